@@ -42,11 +42,12 @@ def right(plan: Plan, here: Prepared, draw: int) -> float:
         return _percent(model.judged(first["test"]), here)
     made = plan.steps
     seen = {name: _seen(made, places) for name, places in here.places.items()}
-    weights = steps.started(model, first["pool"], seen["pool"])
-    for step in range(1, made.number):
+
+    def ask(step: int, weights: np.ndarray) -> np.ndarray:
         exact = slope.gradients(seen["private"], here.labels["private"], None, weights, made.release)
-        noisy = noisy_table(made.release, exact, key=seeded_key(100 * draw + step)).values
-        weights = steps.moved(weights, noisy, made.rate)
+        return noisy_table(made.release, exact, key=seeded_key(100 * draw + step - 1)).values
+
+    weights = steps.taken(made, model, first["pool"], seen["pool"], ask)
     return _percent(steps.probabilities(weights, seen["test"]), here)
 
 
@@ -81,7 +82,8 @@ def lines(here: Prepared, epsilons: list[float], draws: int) -> Iterator[dict[st
 
 
 def _said(made: steps.Steps) -> dict[str, Any]:
-    return {"steps": made.number, "directions": len(made.space.variances), "sigma": round(made.release.sigma)}
+    wide, sigma = len(made.space.variances), round(made.release.sigma)
+    return {"steps": made.number, "strength": made.strength, "directions": wide, "sigma": sigma}
 
 
 def _mean(values: list[float]) -> list[float]:

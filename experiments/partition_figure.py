@@ -13,8 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments import sensitivity_2018
 from pate_jax import accounting
-from pate_jax.accounting import papers, plots
+from pate_jax.accounting import plots
 from pate_jax.mechanisms import Mechanism
 from pate_jax.system import progress
 
@@ -84,12 +85,12 @@ def _release(mechanism: Mechanism, votes: NDArray, weight: Curve, asked: NDArray
     distance = np.arange(teachers)
     starts = np.concatenate([[0], asked[:-1]])
     for place, order in enumerate(progress.track(ORDERS, "sanitising", len(ORDERS))):
-        local = papers.local_sensitivity_2018(alike, mechanism.noise.scale, order, teachers)
+        local = sensitivity_2018.local_sensitivity(alike, mechanism.noise.scale, order, teachers)
         total = np.cumsum(np.add.reduceat(weight[:, None] * local[which.ravel()], starts, axis=0), axis=0)
         beta = 0.49 / order
         spread = (total * np.exp(-beta * distance)).max(axis=1)
         noise = (order * math.exp(2 * beta) / np.maximum(spread, 1e-300)) ** (1 / 3)
-        costs[:, place] = [papers.published_release_cost(order, beta, float(scale)) for scale in noise]
+        costs[:, place] = [sensitivity_2018.release_cost(order, beta, float(scale)) for scale in noise]
     return costs
 
 

@@ -1,13 +1,18 @@
 """A patch of what figures follow from lets them be forgotten, and no other patch does."""
 
 import math
+import re
+from pathlib import Path
 
+import forgetting
 import pytest
 
+from pate_jax import accounting
 from pate_jax.accounting import figures
 from pate_jax.accounting.bounds import argmax_worst_case
 from pate_jax.mechanisms import GNMax
 from pate_jax.runs import stages
+from pate_jax.system import headcount, storage
 
 BELOW, ABOVE = "pate_jax.accounting.bounds.threshold.TAIL", "pate_jax.runs.stages.TAIL"
 
@@ -17,7 +22,7 @@ def kept():
     return figures.proved_for.cache_info().currsize
 
 
-@pytest.mark.parametrize("place", [argmax_worst_case, GNMax, math, BELOW])
+@pytest.mark.parametrize("place", [argmax_worst_case, GNMax, math, headcount, BELOW])
 def test_a_patch_below_figures_forgets_them_twice(place):
     named = (place,) if isinstance(place, str) else (place, "TAIL")
     assert kept()
@@ -28,7 +33,7 @@ def test_a_patch_below_figures_forgets_them_twice(place):
     assert figures.proved_for.cache_info().currsize == 0
 
 
-@pytest.mark.parametrize("place", [stages, stages.RunDirectory, ABOVE])
+@pytest.mark.parametrize("place", [stages, stages.RunDirectory, storage, ABOVE])
 def test_a_patch_above_them_does_not(place):
     named = (place,) if isinstance(place, str) else (place, "TAIL")
     before = kept()
@@ -36,3 +41,14 @@ def test_a_patch_above_them_does_not(place):
         patch.setattr(*named, 1, raising=False)
         assert kept() == before
     assert kept() == before
+
+
+def test_the_accountant_imports_from_these_rooms_alone():
+    rooms = Path(accounting.__file__).parent, Path(accounting.__file__).parents[1] / "mechanisms"
+    text = "\n".join(path.read_text() for room in rooms for path in room.rglob("*.py"))
+    found = re.findall(r"^ *from pate_jax\.(\S+) import (\w+)", text, flags=re.MULTILINE)
+    ours = {place if "." in place else f"{place}.{name}" for place, name in found}
+    assert {one for one in ours if one.startswith("system.")} == {
+        one for one in forgetting.BELOW if one.startswith("system.")
+    }
+    assert {one.partition(".")[0] for one in ours} == {one.partition(".")[0] for one in forgetting.BELOW}

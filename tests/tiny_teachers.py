@@ -85,3 +85,14 @@ def leaves(params, teacher=None):
     flat = [np.asarray(leaf).reshape(len(leaf), -1) for leaf in jax.tree.leaves(params)]
     joined = np.concatenate(flat, axis=1)
     return joined if teacher is None else joined[teacher]
+
+
+def weights(net: models.Model, seed=0):
+    """Drawn parameters, without compiling the net's own: matrices of both signs, all others above 0."""
+    random = np.random.default_rng(seed)
+
+    def drawn(leaf):
+        low = -0.5 if leaf.ndim > 1 else 0.1
+        return random.uniform(low, 0.5, leaf.shape).astype(leaf.dtype)
+
+    return jax.tree.map(drawn, jax.eval_shape(net.init, jax.random.key(0)))

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pate_jax.accounting import after_count, answers_trade_off, curves, figures, filter, stable
+from pate_jax.accounting import after_count, curves, figures, filter, stable, trade_off
 from pate_jax.accounting.after_count import Limit
 from pate_jax.accounting.curves import Epsilon
 from pate_jax.accounting.exact import groups
@@ -82,11 +82,11 @@ class AnswersStatement(Statement):
         """What the best guesser can reach, whatever the votes are: as publishable as the headline."""
         mechanism = from_dict(self.mechanism)
         if isinstance(mechanism, StableAnswers):
-            return answers_trade_off.of_stable(mechanism, self.delta)
+            return trade_off.of_stable(mechanism, self.delta)
         if self.headcount and self.headline.epsilon is not None:
-            return answers_trade_off.of_limit(self.headline.epsilon, self.delta)
+            return trade_off.of_limit(self.headline.epsilon, self.delta)
         epsilon = self.headline.epsilon
-        found = answers_trade_off.of_answers(
+        found = trade_off.of_answers(
             mechanism,
             self.asked,
             teachers=self.teachers,

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -107,6 +108,7 @@ def accumulated(votes: Answers, budget: float, delta: float = 0.0) -> float:
     return float(curves.epsilon([order], curve, delta).epsilon)
 
 
+@lru_cache(maxsize=256)
 def _filter_order(first: Local, budget: float, delta: float) -> float:
     """The order at which the budget affords the most answers to the first vote's mechanism."""
     orders = curves.default_orders()

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple, cast, get_args
 
-from pate_jax.accounting import composition, curves, party_curves, trade_off, unit_shifts
+from pate_jax.accounting import composition, curves, party_curves, trade_off
 from pate_jax.accounting.bounds import small_steps
 from pate_jax.accounting.curves import Epsilon
 from pate_jax.accounting.figures import rounded_up
@@ -269,7 +269,7 @@ def _methods(vote: SharedVote, shares: int, delta: float, group: int, offset: bo
         return found
     if vote.test_noise is None:  # answers are computed from the noisy counts
         scale, apart = vote.noise.together(shares).scale, party_curves.gap(vote, shares)
-        found.append(unit_shifts.epsilon(scale, 2 * vote.touched, delta, apart))
+        found.append(party_curves.unit_epsilon(scale, 2 * vote.touched, delta, apart))
     if vote.opened == "answers":
         steps = party_curves.rdp(vote, shares, small_steps.ORDERS, offset=offset) / vote.touched * _UP
         found.append(small_steps.epsilon(small_steps.ORDERS, steps, vote.touched, delta))

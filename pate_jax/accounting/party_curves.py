@@ -8,17 +8,23 @@ somebody who knows none (docs/parties.md, "What each audience can learn").
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pate_jax.accounting.bounds import argmax_worst_case, threshold
+from pate_jax.accounting.exact import noise_law
 from pate_jax.accounting.index_curve import argmax_bound, index_curve
-from pate_jax.accounting.inputs import check_orders
+from pate_jax.accounting.inputs import check_delta, check_orders
 from pate_jax.errors import PateError
+from pate_jax.mechanisms import Noise, noise_shares
 from pate_jax.mechanisms.shared_votes import SharedVote
 
 Curve = NDArray[np.float64]
 _UP = 1 + 1e-12
+_ROUNDING = 1e-11  # relative: more than the rounding of a tail
+_FARTHEST = 1e7  # the largest scale of a sum for which tails are computed
 
 
 def rdp(vote: SharedVote, shares: int, orders: ArrayLike, *, group: int = 1, offset: bool = True) -> Curve:
@@ -131,3 +137,51 @@ def _tests_of_group(vote: SharedVote, shares: int, orders: Curve, group: int) ->
         return np.zeros_like(orders)
     met = vote.queries if vote.voters == "teachers" else 2 * vote.votes
     return orders * met * group**2 / 2 / of_test.together(shares).scale ** 2
+
+
+def unit_epsilon(sigma: float, moved: int, delta: float, gap: float = 0.0) -> float:
+    """The least epsilon at `delta` of `moved` counts that move by one, exact and rounded up.
+
+    Each count that moves from `x` to `x + 1` has the loss `(2 x + 1) / (2 sigma^2)`. So the loss of all `k`
+    is `(2 S + k) / (2 sigma^2)`, where S is the sum of the noises, and the moved counts are exactly as hard
+    to tell apart as S is from `S + k`. S has the law of a sum of shares: its log-chances differ by at most
+    `noise_shares.gap` from those of one discrete Gaussian of scale `sqrt(k) sigma`. For that one, with `s`
+    the largest whole number below `k/2 - epsilon sigma^2`,
+
+        delta(epsilon) = P[S <= s] - exp(epsilon) P[S <= s - k].
+
+    Both directions are the same, because the noise is symmetric. Fewer moved counts never cost more.
+
+    `gap` bounds how far the log-chances of the noise on all of them differ from discrete Gaussians' together.
+    Infinite where the sum is too wide for the tails computed here.
+
+    >>> round(unit_epsilon(40.0, 128, 1e-5), 4), round(unit_epsilon(10.0, 2, 1e-5), 4)
+    (1.0608, 0.497)
+    """
+    whole = check_delta(delta)
+    if sigma * math.sqrt(moved) > _FARTHEST:
+        return math.inf
+    apart = gap + noise_shares.gap(sigma, moved)
+    wanted = math.log(whole) - apart
+    if log_delta(sigma, moved, 0.0) <= wanted:
+        return 2 * apart
+    low, high = 0.0, 1.0
+    while log_delta(sigma, moved, high) > wanted:
+        low, high = high, 2 * high
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if log_delta(sigma, moved, middle) > wanted else (low, middle)
+    return high + 2 * apart
+
+
+def log_delta(sigma: float, moved: int, epsilon: float) -> float:
+    """Log of the delta at this epsilon of one discrete Gaussian of scale `sqrt(moved) sigma`, rounded up.
+
+    >>> round(math.exp(log_delta(1.0, 1, 0.0)), 6)
+    0.398942
+    """
+    whole = Noise("discrete_gaussian", sigma * math.sqrt(moved))
+    last = math.ceil(moved / 2 - epsilon * sigma * sigma) - 1
+    first, second = noise_law.log_cdf(whole, np.array([last, last - moved], np.float64)).tolist()
+    ratio = epsilon + second - first - _ROUNDING * (1 + epsilon + abs(first) + abs(second))
+    return float(first + _ROUNDING + (math.log(-math.expm1(ratio)) if ratio < 0 else -math.inf))

@@ -17,17 +17,16 @@ from numpy.typing import NDArray
 from scipy import special
 
 from pate_jax import accounting
-from pate_jax.accounting import composition
 from pate_jax.accounting.data_independent import worst_case
+from pate_jax.accounting.exact.counts import largest_epsilon, mu_for
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.accounting.slack import sampler_slack
-from pate_jax.accounting.vote_models import MODELS, VoteModel, VotesOf
+from pate_jax.accounting.vote_models import MODELS, Votes
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, Mechanism, name_of, to_dict
 from pate_jax.system import headcount
 from pate_jax.system.progress import bar
 
-Votes = VoteModel | VotesOf
 TEACHERS = (5, 10, 20, 35, 50, 75, 100, 150, 250, 400, 600, 1000, 1500, 2500, 5000)
 QUERIES = (20, 50, 100, 200, 350, 500, 750, 1000, 1500, 2000, 3500, 5000, 10_000)
 THRESHOLDS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # shares of the teachers
@@ -249,15 +248,7 @@ def _check_use(best: Option, goal: _Goal) -> None:
 
 def mu(epsilon: float, delta: float) -> float:
     """The largest Gaussian-DP mu within epsilon: a first guess at the noise, not the guarantee."""
-    low, high = 0.0, 1.0
-    while composition.gaussian_epsilon(high, delta) <= epsilon:
-        high *= 2
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (
-            (middle, high) if composition.gaussian_epsilon(middle, delta) <= epsilon else (low, middle)
-        )
-    return low
+    return mu_for(min(epsilon, largest_epsilon(delta)), delta)
 
 
 def _candidates(mu: float, teachers: int, queries: int) -> list[Mechanism]:

@@ -6,7 +6,7 @@ All plots of costs show sensitive figures. matplotlib is imported only when a pi
 from __future__ import annotations
 
 import io
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,44 +22,34 @@ NAMES = {
     "published": "published (expected, one direction)",
     "data_independent": "data-independent",
 }
+_ORDER = 16.0  # of the cost of one query
 _POINTS = 200  # the most points of a cumulative curve
 Curves = dict[str, NDArray[np.float64]]  # by method, of each query at each order
 
 
 def every(
-    mechanism: Mechanism, votes: ArrayLike, delta: float, *, rule: Rule = NEWEST
+    mechanism: Mechanism, votes: ArrayLike, delta: float, *, rule: Rule = NEWEST, image: str = "svg"
 ) -> tuple[bytes, bytes, bytes]:
-    """`cumulative`, `by_consensus` and `split` as SVG, from curves that are computed once.
+    """Three pictures as SVG or PNG, from curves that are computed once.
+
+    They show epsilon after each query by method; the mean Renyi cost of a query at one order by the share of
+    teachers that agree with the plurality; and the parts of epsilon at the best order: the test, the argmax
+    (the rest of the joint cost), and delta.
 
     >>> from pate_jax.mechanisms import GNMax
-    >>> pictures = every(GNMax(40.0), [[240, 10], [130, 120]], 1e-5)
-    >>> pictures[0] == cumulative(GNMax(40.0), [[240, 10], [130, 120]], 1e-5)
-    True
+    >>> [picture[:5] for picture in every(GNMax(40.0), [[240, 10], [130, 120]], 1e-5)]
+    [b'<?xml', b'<?xml', b'<?xml']
     """
-    curves = _curves(mechanism, votes, rule)
-    rows = _split_figures(curves, mechanism, votes, delta)
+    orders = accounting.default_orders()
+    curves = {
+        name: accounting.rdp(mechanism, votes, orders, method=name, rule=rule)
+        for name in get_args(accounting.Method)
+    }
     return (
-        _cumulative(curves, delta, "svg"),
-        _by_consensus(curves, votes, None, "svg"),
-        _split(rows, delta, "svg"),
+        _cumulative(curves, delta, image),
+        _by_consensus(curves, votes, image),
+        _split(split_figures(curves, mechanism, votes, delta), delta, image),
     )
-
-
-def cumulative(
-    mechanism: Mechanism,
-    votes: ArrayLike,
-    delta: float,
-    *,
-    rule: Rule = NEWEST,
-    image: str = "svg",
-) -> bytes:
-    """Epsilon after each query, by method: SVG or PNG bytes.
-
-    >>> from pate_jax.mechanisms import GNMax
-    >>> cumulative(GNMax(40.0), [[240, 10], [130, 120]], 1e-5)[:5]
-    b'<?xml'
-    """
-    return _cumulative(_curves(mechanism, votes, rule), delta, image)
 
 
 def _cumulative(curves: Curves, delta: float, image: str) -> bytes:
@@ -76,56 +66,23 @@ def _cumulative(curves: Curves, delta: float, image: str) -> bytes:
     return rendered(figure, image)
 
 
-def by_consensus(
-    mechanism: Mechanism,
-    votes: ArrayLike,
-    *,
-    order: float | None = None,
-    rule: Rule = NEWEST,
-    image: str = "svg",
-) -> bytes:
-    """Mean Renyi cost of a query at one order, by the share of teachers that agree with the plurality.
-
-    >>> from pate_jax.mechanisms import GNMax
-    >>> by_consensus(GNMax(40.0), [[240, 10], [130, 120]])[:5]
-    b'<?xml'
-    """
-    return _by_consensus(_curves(mechanism, votes, rule), votes, order, image)
-
-
-def _by_consensus(curves: Curves, votes: ArrayLike, order: float | None, image: str) -> bytes:
+def _by_consensus(curves: Curves, votes: ArrayLike, image: str) -> bytes:
     counts = np.asarray(votes)
     share = counts.max(axis=1) / np.maximum(counts.sum(axis=1), 1)
     bucket = np.minimum((share * 10).astype(int), 9)
-    column = _column(16.0 if order is None else order)
+    orders = accounting.default_orders()
+    at = int(np.abs(orders - _ORDER).argmin())
     figure, axes = _sensitive_canvas(
-        "share of teachers behind the plurality", f"mean Renyi cost at order {column[1]:g}"
+        "share of teachers behind the plurality", f"mean Renyi cost at order {orders[at]:g}"
     )
     for place, (name, curve) in enumerate(curves.items()):
-        means = [curve[bucket == b, column[0]].mean() if np.any(bucket == b) else np.nan for b in range(10)]
+        means = [curve[bucket == b, at].mean() if np.any(bucket == b) else np.nan for b in range(10)]
         axes.bar(np.arange(10) + 0.28 * (place - 1), means, 0.26, color=COLOURS[name], label=NAMES[name])
     axes.set_yscale("log")
     axes.set_ylim(top=4 * axes.get_ylim()[1])  # room for the legend
     axes.set_xticks(range(10), [f"{b / 10:.1f}\n({np.sum(bucket == b)})" for b in range(10)])
     axes.legend(frameon=False)
     return rendered(figure, image)
-
-
-def split(
-    mechanism: Mechanism,
-    votes: ArrayLike,
-    delta: float,
-    *,
-    rule: Rule = NEWEST,
-    image: str = "svg",
-) -> bytes:
-    """The parts of epsilon at the best order: the test, the argmax (the rest of the joint cost), and delta.
-
-    >>> from pate_jax.mechanisms import ConfidentGNMax
-    >>> split(ConfidentGNMax(200, 150, 40), [[240, 10], [130, 120]], 1e-5)[:5]
-    b'<?xml'
-    """
-    return _split(split_figures(mechanism, votes, delta, rule), delta, image)
 
 
 def _split(rows: dict[str, dict[str, float]], delta: float, image: str) -> bytes:
@@ -142,20 +99,9 @@ def _split(rows: dict[str, dict[str, float]], delta: float, image: str) -> bytes
 
 
 def split_figures(
-    mechanism: Mechanism, votes: ArrayLike, delta: float, rule: Rule = NEWEST
-) -> dict[str, dict[str, float]]:
-    """The numbers behind `split`: by method, what test, argmax and delta add to epsilon.
-
-    >>> from pate_jax.mechanisms import GNMax
-    >>> split_figures(GNMax(40.0), [[240, 10]], 1e-5)["data_independent"]["test"]
-    0.0
-    """
-    return _split_figures(_curves(mechanism, votes, rule), mechanism, votes, delta)
-
-
-def _split_figures(
     curves: Curves, mechanism: Mechanism, votes: ArrayLike, delta: float
 ) -> dict[str, dict[str, float]]:
+    """By method, what test, argmax and delta add to epsilon."""
     orders = accounting.default_orders()
     tests = _tests(mechanism, votes)
     rows = {}
@@ -169,12 +115,6 @@ def _split_figures(
     return rows
 
 
-def _curves(mechanism: Mechanism, votes: ArrayLike, rule: Rule) -> Curves:
-    orders = accounting.default_orders()
-    methods: tuple[accounting.Method, ...] = ("exact", "published", "data_independent")
-    return {name: accounting.rdp(mechanism, votes, orders, method=name, rule=rule) for name in methods}
-
-
 def _tests(mechanism: Mechanism, votes: ArrayLike) -> dict[str, NDArray[np.float64]]:
     from pate_jax.accounting import exact
     from pate_jax.accounting.bounds import threshold
@@ -186,12 +126,6 @@ def _tests(mechanism: Mechanism, votes: ArrayLike) -> dict[str, NDArray[np.float
     worst = np.broadcast_to(threshold.supremum(mechanism.test.noise, orders), published.shape)
     joint = exact.parts(mechanism, votes, orders)[0]
     return {"exact": joint, "published": published, "data_independent": worst}
-
-
-def _column(order: float) -> tuple[int, float]:
-    orders = accounting.default_orders()
-    index = int(np.abs(orders - order).argmin())
-    return index, float(orders[index])
 
 
 def _sensitive_canvas(across: str, up: str) -> tuple[Any, Any]:

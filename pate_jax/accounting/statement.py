@@ -138,7 +138,8 @@ class Statement:
             texts = (figure.status, figure.basis, figure.note)
             if figure.status not in get_args(Status) or not all(isinstance(text, str) for text in texts):
                 raise TypeError(f"the figure {figure!r}")
-        check_relation(self.relation, self.relations)
+        if self.relation not in self.relations:
+            raise TypeError(f"relation={self.relation!r} is none of {', '.join(self.relations)}")
         check_delta(self.delta)
 
     def model_card_line(self) -> str:

@@ -95,6 +95,9 @@ class VotesOf:
         return result
 
 
+Votes = VoteModel | VotesOf
+
+
 def _learned(error: float, at: int, shard: float, exponent: float, classes: int) -> float:
     """The accuracy at shards of size `shard`, by a learning curve through `error` at size `at`."""
     result: float = 1 - min(error * (at / shard) ** exponent, 1 - 1.05 / classes)

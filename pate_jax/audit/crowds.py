@@ -38,7 +38,7 @@ from pate_jax.runs.crowds.certificate import voters as certified_voters
 from pate_jax.runs.crowds.inputs import Crowd, compares, comparison_of, is_candidate, plan_of
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import CrowdLine
-from pate_jax.runs.record import PLANNED
+from pate_jax.runs.record import PLANNED, STEPS
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
 from pate_jax.runs.settings import CrowdChoice
 from pate_jax.system import storage
@@ -163,6 +163,9 @@ def _planned(path: Path, crowd: Crowd) -> Iterator[Finding]:
         "public inputs and settings",
         public_side.SPACE,
     )
+    told = crowd.run.record.stages().get(STEPS)
+    if told not in (None, steps.recorded(before_plan.steps)):
+        yield failed(f"the settings tell of the steps {told}, and {path.name} plans others")
     if before_plan.steps is not None or plan.steps is not None:
         yield from _same_steps(before_plan, plan)
 

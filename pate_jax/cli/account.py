@@ -24,7 +24,7 @@ from pate_jax.runs.settings import MechanismOrRun, check_queries
 from pate_jax.runs.stable_choice import StableChoice
 from pate_jax.runs.thresholds import check_threshold, threshold_warning
 from pate_jax.system import progress, storage
-from pate_jax.voting.files import votes_of
+from pate_jax.voting.votes import votes_of
 
 
 class Spent(NamedTuple):

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from pate_jax import data
-from pate_jax.accounting import planning, stable_plan, vote_models
+from pate_jax.accounting import planning, stable, vote_models
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import to_dict
-from pate_jax.voting.files import votes_of
+from pate_jax.voting.votes import votes_of
 
 
 def plan(
@@ -95,7 +95,7 @@ def plan(
         models=models,
     )
     command = found.best.command(dataset, delta, found.records)
-    rival = stable_plan.outlook(
+    rival = stable.outlook(
         models,
         teachers=found.best.teachers,
         shard=found.best.shard,
@@ -197,7 +197,7 @@ def _number(classes: int | str | None) -> int:
     return len(classes.split(",")) if isinstance(classes, str) else 10 if classes is None else classes
 
 
-def _tell(found: planning.Plan, command: str, delta: float, classes: int, rival: stable_plan.Outlook) -> None:
+def _tell(found: planning.Plan, command: str, delta: float, classes: int, rival: stable.Outlook) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table

@@ -30,7 +30,7 @@ from pate_jax.runs.thresholds import check_threshold, threshold_warning
 from pate_jax.student.settings import Selection
 from pate_jax.system import progress
 from pate_jax.system import topology as machines
-from pate_jax.voting.files import votes_of
+from pate_jax.voting.votes import votes_of
 
 
 def run(

@@ -207,11 +207,13 @@ class _Stepping:
 
     def guess(self, model: classifier.Linear, first: np.ndarray, labels: Labels, rows: Rows) -> Shares:
         """The probabilities that follow from all steps behind the classifier of the first table."""
-        made, own = self.made, self.seen[self.voting]
-        weights = steps.started(model, first, self.seen)
-        for _ in range(made.number - 1):
-            exact = slope.gradients(own, labels[self.voting], self.users, weights, made.release, self.times)
-            weights = steps.moved(weights, _noisy(exact, made.release.sigma, self.random), made.rate)
+        release, own, told = self.made.release, self.seen[self.voting], labels[self.voting]
+
+        def ask(_: int, weights: slope.Weights) -> Int[np.ndarray, "rows entries"]:
+            exact = slope.gradients(own, told, self.users, weights, release, self.times)
+            return _noisy(exact, release.sigma, self.random)
+
+        weights = steps.taken(self.made, model, first, self.seen, ask)
         return steps.probabilities(weights, self.seen[rows])
 
 

@@ -76,7 +76,7 @@ def chosen(
     for strength in _STRENGTHS:
         added, drawn = noises(space, public, strength, voters, classes, mu)
         most = int(min(_ADDED / added, _DRAWN / drawn, MOST_STEPS))
-        if most >= (number or _ENOUGH):
+        if most >= max(number or 0, _ENOUGH):
             return Candidate(number or most, strength)
     if number is None and most < _FEWEST:
         return None

@@ -11,6 +11,7 @@ logit, and half of that leaves room for steps to take back what was noise.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -34,6 +35,7 @@ class Steps(NamedTuple):
     """The steps behind the first table."""
 
     number: int  # of all tables, the first among them
+    strength: float  # of whitening: what is added to each direction's part of the largest variance
     space: Space
     scaling: Scaling
     release: ClassSums  # of each sum of gradients
@@ -58,7 +60,8 @@ def made(
     longest = min(int(_LONG * size * unit), LONGEST)
     scaling = Scaling((flat * unit).astype(np.float32), longest, max(1, round(unit)))
     release = ClassSums(classes, len(flat) + 1, length, max(1.0, 2 * length / mu * _UP))
-    return Steps(number, space, scaling, release, rate_of(classes) / voters * 2**FINE / ONE / unit**2)
+    rate = rate_of(classes) / voters * 2**FINE / ONE / unit**2
+    return Steps(number, strength, space, scaling, release, rate)
 
 
 def whitened(
@@ -114,6 +117,20 @@ def started(
     gram[np.diag_indices(len(gram))] += _LEAST * np.trace(gram) / len(gram)
     found = np.linalg.solve(gram, rows.T @ said)
     return np.rint(found * 2**FINE).astype(np.int64)
+
+
+def taken(
+    made: Steps,
+    model: Linear,
+    first: Int[np.ndarray, "pool others"],
+    seen: Int[np.ndarray, "pool entries"],
+    ask: Callable[[int, Weights], Int[np.ndarray, "rows entries"]],
+) -> Weights:
+    """The weights after all steps: `ask` gives a step's noisy sum of gradients at the weights before it."""
+    weights = started(model, first, seen)
+    for step in range(2, made.number + 1):
+        weights = moved(weights, ask(step, weights), made.rate)
+    return weights
 
 
 def moved(weights: Weights, noisy: Int[np.ndarray, "rows entries"], rate: float) -> Weights:

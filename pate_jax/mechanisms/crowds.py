@@ -27,14 +27,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, ClassVar, Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.descriptions import ROUNDED_SCALES, Noise
-from pate_jax.mechanisms.numerals import settle_numbers
+from pate_jax.mechanisms.numerals import described, settle_numbers
 
 Change = Literal["changed", "joined"]  # a voter's contents are replaced, or the voter is added or removed
 Voting = Literal["neighbours", "sums"]  # how a crowd votes
@@ -246,17 +245,7 @@ def from_dict(description: object) -> CrowdRelease:
     >>> from_dict(to_dict(release)) == release
     True
     """
-    if not isinstance(description, Mapping):
-        raise PateError(f"release={description!r} does not describe one; it must be an object with a name")
-    settings: dict[str, Any] = dict(description)
-    name = settings.pop("name", None)
-    if not isinstance(name, str) or name not in BY_NAME:
-        raise PateError(f"release name {name!r} is unknown; the known ones are {', '.join(BY_NAME)}")
-    fields = {field.name for field in dataclasses.fields(BY_NAME[name])}
-    if set(settings) != fields:
-        raise PateError(f"a release of {name} takes {sorted(fields)}, not {sorted(map(str, settings))}")
-    make: Callable[..., CrowdRelease] = BY_NAME[name]
-    return make(**settings)
+    return described(description, BY_NAME, "release")
 
 
 def _check(release: NeighbourCounts | ClassSums | Comparison | _Number, classes: int) -> None:

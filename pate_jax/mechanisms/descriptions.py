@@ -12,12 +12,12 @@ find it there.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, get_args
 
 from pate_jax.errors import PateError
-from pate_jax.mechanisms.numerals import settle_numbers
+from pate_jax.mechanisms.numerals import described, settle_numbers
 
 __all__ = [
     "BY_NAME",
@@ -364,14 +364,4 @@ def from_dict(description: Mapping[str, object]) -> Mechanism:
     >>> from_dict({'name': 'lnmax', 'scale': 20.0})
     LNMax(scale=20.0)
     """
-    if not isinstance(description, Mapping):
-        raise PateError(f"mechanism={description!r} does not describe one; it must be an object with a name")
-    settings = dict(description)
-    name = settings.pop("name", None)
-    if not isinstance(name, str) or name not in BY_NAME:
-        raise PateError(f"mechanism name {name!r} is unknown; the known ones are {', '.join(BY_NAME)}")
-    wanted = {field.name for field in dataclasses.fields(BY_NAME[name])}
-    if set(settings) != wanted:
-        raise PateError(f"mechanism {name} takes {sorted(wanted)}, not {sorted(settings)}")
-    make: Callable[..., Mechanism] = BY_NAME[name]
-    return make(**settings)
+    return described(description, BY_NAME, "mechanism")

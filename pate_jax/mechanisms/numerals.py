@@ -1,12 +1,16 @@
-"""One spelling of equal numbers in descriptions."""
+"""Descriptions from their JSON, and one spelling of equal numbers in them."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar
 
+from pate_jax.errors import PateError
+
+Kind = TypeVar("Kind")
 _TOO_LARGE = 1 << 1000  # for a float; left as it is, and refused
 
 
@@ -28,3 +32,23 @@ def settle_numbers(description: Any) -> None:
             object.__setattr__(description, field.name, float(value) + 0.0)
         elif kind == "int" and isinstance(value, Integral):
             object.__setattr__(description, field.name, int(value))
+
+
+def described(description: object, kinds: Mapping[str, Callable[..., Kind]], what: str) -> Kind:
+    """What a JSON object of a name and the fields of that kind describes.
+
+    >>> from pate_jax.mechanisms import GNMax
+    >>> described({"name": "gnmax", "sigma": 40.0}, {"gnmax": GNMax}, "mechanism")
+    GNMax(sigma=40.0)
+    """
+    if not isinstance(description, Mapping):
+        raise PateError(f"{what}={description!r} does not describe one; it must be an object with a name")
+    settings = dict(description)
+    name = settings.pop("name", None)
+    if not isinstance(name, str) or name not in kinds:
+        raise PateError(f"{what} name {name!r} is unknown; the known ones are {', '.join(kinds)}")
+    kind: Any = kinds[name]
+    wanted = {field.name for field in dataclasses.fields(kind)}
+    if set(settings) != wanted:
+        raise PateError(f"{what} {name} takes {sorted(wanted)}, not {sorted(map(str, settings))}")
+    return kinds[name](**settings)

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import descriptions
 from pate_jax.mechanisms.descriptions import SMALLEST_SCALE, Mechanism, Noise
-from pate_jax.mechanisms.numerals import settle_numbers
+from pate_jax.mechanisms.numerals import described, settle_numbers
 
 LARGEST_SCALE = 20_000.0  # in votes; tables of discrete Laplace noise end a little above
 LARGEST_THRESHOLD, LARGEST_CUTOFF = 1 << 24, 100_000
@@ -66,6 +66,7 @@ class StableAnswers:
 
 
 AnyMechanism = Mechanism | StableAnswers  # what may answer the queries of a run
+BY_NAME: dict[str, type[AnyMechanism]] = {**descriptions.BY_NAME, StableAnswers.name: StableAnswers}
 
 
 def to_dict(mechanism: AnyMechanism) -> dict[str, str | float]:
@@ -83,13 +84,7 @@ def from_dict(description: Mapping[str, Any]) -> AnyMechanism:
     >>> from_dict({"name": "stable-answers", "threshold": 40, "scale": 3.0, "cutoff": 1}).cutoff
     1
     """
-    if not (isinstance(description, Mapping) and description.get("name") == StableAnswers.name):
-        return descriptions.from_dict(description)
-    settings = {name: value for name, value in description.items() if name != "name"}
-    wanted = {field.name for field in dataclasses.fields(StableAnswers)}
-    if set(settings) != wanted:
-        raise PateError(f"mechanism {StableAnswers.name} takes {sorted(wanted)}, not {sorted(settings)}")
-    return StableAnswers(**settings)
+    return described(description, BY_NAME, "mechanism")
 
 
 def distance(votes: ArrayLike) -> NDArray[np.int64]:

@@ -33,6 +33,7 @@ PUBLIC = "public"  # a digest of the public part that a run was begun with
 _OF_TUNE = ("data", PUBLIC, "relation", "register", "chosen", TRIAL)  # the others that it has
 RECORDS = "records"  # a digest of the private records that a crowd's run was begun with
 HEADCOUNT = "headcount"  # of teachers chosen by a noisy number of voters: what both may cost together
+STEPS = "steps"  # how many tables a run of sums takes, and how strongly it whitens
 PLANNED = "planned"  # what was chosen for the user, and what is expected of it
 _OF_A_CHOICE = (
     "{} is of a choice of settings, which `pate tune` makes and publishes as a whole: `pate verify` checks "

@@ -283,6 +283,7 @@ def teach(
         "queries": len(votes.votes),
         "answered": int(answers.answered.sum()),
         **({"cutoff": mechanism.cutoff} if isinstance(mechanism, StableAnswers) else {}),
+        **({"counts": True} if mechanism.releases_counts else {}),
         "others": registration.published(run),
         "method": choice.config.method,
         "comparison": choice.comparison,

@@ -80,16 +80,21 @@ def settled(run: RunDirectory, config: RunConfig, known: Mapping[str, Any] | Non
 
 
 def _filled(config: RunConfig, found: Mapping[str, Any]) -> RunConfig:
-    """The settings with what was planned in their open places."""
+    """The settings with what was planned in their open places.
+
+    One list of whole histograms has an exact figure, at most what was wished, and no filter that costs more.
+    """
+    mechanism = mechanisms.from_dict(found["mechanism"])
+    exact = mechanism.releases_counts or "headcount" in found  # the limit of both holds then
     return replace(
         config,
-        epsilon=None if "headcount" in found else config.budget,  # the limit of both holds then
+        epsilon=None if exact else config.budget,
         partition=replace(config.partition, teachers=found["teachers"]),
         teacher=replace(config.teacher, net=config.teacher.net or found["net"]),
         queries=found["queries"],
         selection=config.selection or found["selection"],
         min_distance=config.min_distance or found["min_distance"],
-        mechanism=mechanisms.from_dict(found["mechanism"]),
+        mechanism=mechanism,
     )
 
 
@@ -201,7 +206,8 @@ def _way_out(
 
 def said(found: Mapping[str, Any]) -> list[str]:
     """What was chosen and why, in five lines."""
-    expected, noise = Expected(**found["expected"]), mechanisms.from_dict(found["mechanism"]).noise
+    expected, mechanism = Expected(**found["expected"]), mechanisms.from_dict(found["mechanism"])
+    noise, what = mechanism.noise, "all noisy counts" if mechanism.releases_counts else "the leading label"
     judges = "the labels of your public file" if expected.labels == 1 else "labels made up in several ways"
     typical = found["selection"] in ("space", "kmeans")
     how = ", each typical of one cluster of the public part" if typical else ""
@@ -214,8 +220,8 @@ def said(found: Mapping[str, Any]) -> list[str]:
         f"{found['records']:,} records, {found['classes']} classes, {found['pool']:,} public inputs.",
         f"  teachers: {found['teachers']:,} of about {found['shard']:,} records each, net {found['net']}"
         f"{front}; the student that they teach does best in a rehearsal.",
-        f"  queries: {found['queries']:,}{how}{apart}; noise: {found['mechanism']['name']} of scale "
-        f"{noise.scale:,.4g} on each count of votes{number}.",
+        f"  queries: {found['queries']:,}{how}{apart}; an answer is {what}; noise: "
+        f"{found['mechanism']['name']} of scale {noise.scale:,.4g} on each count of votes{number}.",
         f"  expected with {judges}: answers {found['right']:.0%} right; of a simple student "
         f"{expected.text()}{others}; the most frequent class alone {expected.majority:.0%}.",
         _CHANGE,

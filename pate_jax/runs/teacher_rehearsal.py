@@ -19,12 +19,13 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from pate_jax.accounting import planning
+from pate_jax.accounting.exact import counts
 from pate_jax.accounting.planning import Option
 from pate_jax.crowd.rehearsal import Expected
 from pate_jax.crowd.roles import Labels
 from pate_jax.data import Dataset
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import DiscreteGaussianMax, GaussianHistogram
+from pate_jax.mechanisms import DiscreteGaussianMax, Mechanism
 from pate_jax.models import Model
 from pate_jax.runs import stand_ins, teacher_votes
 from pate_jax.runs.inputs import seen_by, teachers_net
@@ -137,15 +138,15 @@ def _tried(
     for (queries, stood), whole in itertools.product(lists.items(), (False, True)):
         rows = select("kmeans", public, stood, key=b"rehearsal")
         scale = teacher_votes.scale(queries, mu, whole=whole)
-        counts = [
+        heard = [
             teacher_votes.noisy(shares, few, number, rows, scale, noise) for number, shares, few in votes
         ]
         told = np.stack(
-            [teacher_votes.told(each, one, whole=whole) for each, one in zip(counts, numbers, strict=True)]
+            [teacher_votes.told(each, one, whole=whole) for each, one in zip(heard, numbers, strict=True)]
         )
         right = judged.right(rows, told)
         for place, (number, shard) in enumerate(numbers.items()):
-            answers = (counts[place].argmax(3) == truth[:, rows]).mean((0, 2))
+            answers = (heard[place].argmax(3) == truth[:, rows]).mean((0, 2))
             yield Tried(number, shard, queries, answers, right[place], whole)
 
 
@@ -225,11 +226,15 @@ def _tells(one: Tried, classes: int) -> bool:
 
 def _option(best: Tried, classes: int, epsilon: float, delta: float) -> Option:
     """The plan with its noise by the accountant, rounded up."""
-    right, mu = float(best.answers_right.mean()), planning.mu(epsilon, delta)
+    right, size = float(best.answers_right.mean()), (best.queries, best.teachers, classes)
     worth = planning.value(best.queries, right, classes)
-    scale = teacher_votes.scale(best.queries, mu, whole=best.whole)
-    rough = GaussianHistogram(scale) if best.whole else DiscreteGaussianMax(scale)
-    mechanism, spent = planning.calibrated(rough, best.queries, best.teachers, classes, epsilon, delta)
+    mechanism: Mechanism
+    if best.whole:
+        mechanism = counts.histogram_for(counts.mu_for(epsilon, delta), best.queries)
+        spent = planning.spends(mechanism, *size, delta)
+    else:
+        scale = teacher_votes.scale(best.queries, planning.mu(epsilon, delta), whole=False)
+        mechanism, spent = planning.calibrated(DiscreteGaussianMax(scale), *size, epsilon, delta)
     return Option(best.teachers, best.shard, best.queries, mechanism, spent, best.queries, right, worth)
 
 

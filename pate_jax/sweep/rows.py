@@ -20,7 +20,7 @@ import numpy as np
 
 from pate_jax import __version__, aggregate
 from pate_jax.accounting.many import many
-from pate_jax.aggregate import Answers, chacha
+from pate_jax.aggregate import Answers, chacha, of_histograms
 from pate_jax.aggregate.answers import Sampler
 from pate_jax.mechanisms import Mechanism, to_dict
 from pate_jax.student import StudentConfig
@@ -141,6 +141,8 @@ def _rows(
 def _taught(cell: Cell, votes: Votes, lesson: students.Lesson, config: StudentConfig) -> float | None:
     answers = answers_to(cell.mechanism, votes.votes, cell.words("noise"))
     asked = Answers(answers.labels[: cell.queries], answers.answered[: cell.queries])
+    if answers.counts is not None:
+        asked = of_histograms(answers.counts[: cell.queries], cell.mechanism, cell.teachers)
     key = jax.random.key(int.from_bytes(bytes.fromhex(cell.digest[:8]), "big"))
     return students.accuracy(key, lesson, asked, str(cell.student), config)
 

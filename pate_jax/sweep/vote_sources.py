@@ -27,7 +27,7 @@ from pate_jax.student.settings import Selection
 from pate_jax.sweep import cells, students
 from pate_jax.system import locks, storage
 from pate_jax.voting import Votes
-from pate_jax.voting.files import votes_of
+from pate_jax.voting.votes import votes_of
 
 _LIST = "sweep-queries"  # the kind of the file of a list
 _WHERE = {"data_dir", "manual_dir", "devices"}  # they decide where work is done, never what comes out

@@ -339,3 +339,11 @@ def _whole(name: str, values: Any) -> Any:
         what = "too large for a count or a class" if huge[row, column] else "not a whole number"
         raise PateError(f"{name}[{row}, {column}]={host[row, column]} is {what}")
     return host.astype(np.int64)
+
+
+def votes_of(path: Path, labels_are_teacher_labels: bool = False) -> Votes:
+    """The votes of a file, on one query at least."""
+    found = load_votes(path, labels_are_teacher_labels=labels_are_teacher_labels)
+    if not len(found.votes):
+        raise PateError(f"{path} holds votes on no query: write one row for each query into it")
+    return found

@@ -10,7 +10,7 @@ import pytest
 from pate_jax import accounting
 from pate_jax.accounting import exact
 from pate_jax.accounting.bounds import argmax_worst_case, joint_worst_case, moved_vote
-from pate_jax.accounting.bounds.laplace_vote import LaplaceVote
+from pate_jax.accounting.bounds.laplace_worst_case import LaplaceVote
 from pate_jax.accounting.index_curve import counts_curve, index_curve
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import (

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from pate_jax.accounting import parties, party_curves, unit_shifts
+from pate_jax.accounting import parties, party_curves
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.shared_votes import SharedVote
 
@@ -80,7 +80,7 @@ def test_the_closed_form_of_unit_shifts_agrees_with_enumeration(sigma, cells):
     for _ in range(cells - 1):
         p, q = np.multiply.outer(p, before).ravel(), np.multiply.outer(q, after).ravel()
     exact = hockey_stick_epsilon(p, q, 1e-3)
-    assert exact <= unit_shifts.epsilon(sigma, cells, 1e-3) * (1 + 1e-9) < exact * (1 + 1e-6)
+    assert exact <= party_curves.unit_epsilon(sigma, cells, 1e-3) * (1 + 1e-9) < exact * (1 + 1e-6)
 
 
 @pytest.mark.parametrize(("colluding", "absent"), [(0, 0), (1, 0), (2, 1), (1, 2)])

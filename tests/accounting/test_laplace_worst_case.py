@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pate_jax.accounting.bounds import argmax_worst_case, moved_vote
-from pate_jax.accounting.bounds.laplace_vote import LaplaceVote, WholeLaplaceVote
+from pate_jax.accounting.bounds.laplace_worst_case import LaplaceVote, WholeLaplaceVote
 from pate_jax.mechanisms import Noise
 
 FORWARD = np.True_

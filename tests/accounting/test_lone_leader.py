@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pate_jax.accounting.bounds import argmax_worst_case, joint_worst_case, lone_leader
+from pate_jax.accounting.bounds import argmax_worst_case, joint_worst_case
 from pate_jax.mechanisms import Noise, ThresholdTest
 
 ORDERS = np.array([1.3, 2.0, 5.0])
@@ -33,7 +33,7 @@ def test_no_split_of_the_votes_lets_the_best_of_the_others_reach_further(noise, 
     places = np.arange(-9, 20)
     for votes in (0, 1, 6):
         room = np.array([[votes]])
-        bound = lone_leader._best_reaches(noise, places[None, :], room, classes)[0, 0]
+        bound = joint_worst_case._best_reaches(noise, places[None, :], room, classes)[0, 0]
         stays = distribution(noise, places[:, None, None] - splits(votes, classes)).prod(axis=2)
         assert np.allclose(bound, 1 - stays.min(axis=1), rtol=1e-9, atol=1e-13)
 
@@ -75,7 +75,7 @@ CASES = [
 @pytest.mark.parametrize(("noise", "teachers", "classes"), CASES, ids=str)
 def test_no_lone_leader_costs_more_either_way_and_some_come_close(noise, teachers, classes):
     leaders = np.arange((teachers + 1) // 2 + 1, teachers + 1)
-    bound = lone_leader.costs(noise, leaders, teachers, classes, ORDERS)
+    bound = joint_worst_case.lone_leader_costs(noise, leaders, teachers, classes, ORDERS)
     for i, most in enumerate(leaders):
         worst = np.zeros((2, len(ORDERS)))
         for rest in splits(teachers - most, classes - 1):
@@ -89,7 +89,9 @@ def test_no_lone_leader_costs_more_either_way_and_some_come_close(noise, teacher
 
 def test_a_leader_s_cost_falls_with_its_votes_and_rises_with_the_classes():
     noise, leaders = Noise("gaussian", 20.0), np.arange(64, 126)
-    few, many = (lone_leader.costs(noise, leaders, 125, classes, ORDERS) for classes in (3, 50))
+    few, many = (
+        joint_worst_case.lone_leader_costs(noise, leaders, 125, classes, ORDERS) for classes in (3, 50)
+    )
     assert np.all(np.diff(many, axis=1) <= 0) and np.all(few <= many)
     assert np.all(many.max(axis=0) <= argmax_worst_case.curve(noise, ORDERS))
 

@@ -8,6 +8,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
+from experiments import sensitivity_2018
 from pate_jax import accounting
 from pate_jax.accounting import papers, smooth
 from pate_jax.mechanisms import ConfidentGNMax, GNMax, LNMax
@@ -70,5 +71,5 @@ def test_the_parts_add_up():
 
 
 def test_the_scripts_smooth_sensitivity_runs_on_any_votes():
-    found = papers.smooth_sensitivity_2018(GNMax(15.0), example(), 8.0)
+    found = sensitivity_2018.smooth_sensitivity(GNMax(15.0), example(), 8.0)
     assert 0.3 <= found["beta"] * 8 <= 0.495 and found["sensitivity"] > 0

@@ -10,11 +10,12 @@ import mpmath as mp
 import numpy as np
 import pytest
 
+from experiments import sensitivity_2018
 from pate_jax import accounting
-from pate_jax.accounting import curves, exact, papers, smooth
+from pate_jax.accounting import curves, exact, smooth
 from pate_jax.accounting.bounds import leading_counts
+from pate_jax.accounting.bounds.leading_counts import vote_grid
 from pate_jax.accounting.bounds.moved_vote import GaussianVote, excess
-from pate_jax.accounting.bounds.vote_grid import vote_grid
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import (
     ConfidentDiscreteGaussian,
@@ -231,7 +232,7 @@ def test_the_published_release_cost_falls_below_the_worst_case():
     """Two Gaussians whose scales differ by `e^beta` and whose means differ by the smaller sensitivity."""
     order, beta, noise = 14.0, 0.46 / 14, 6.2328
     true = gaussian_renyi(order, math.exp(-beta), noise, noise * math.exp(-beta))
-    assert papers.published_release_cost(order, beta, noise) == pytest.approx(0.5174, abs=1e-3)
+    assert sensitivity_2018.release_cost(order, beta, noise) == pytest.approx(0.5174, abs=1e-3)
     assert true == pytest.approx(1.59, abs=0.01)
 
 
@@ -261,7 +262,7 @@ def test_published_smooth_sensitivity_goldens():
         setting, wanted = entry["setting"], entry["smooth_sensitivity"]
         votes = np.load(SHARED / f"votes/published_{name}_250.npz")["votes"][: setting["queries"]]
         mechanism = ConfidentGNMax(setting["T"], setting["s1"], setting["s2"])
-        found = papers.smooth_sensitivity_2018(mechanism, votes, wanted["order"])
+        found = sensitivity_2018.smooth_sensitivity(mechanism, votes, wanted["order"])
         assert found["beta"] == pytest.approx(wanted["opt_beta"], rel=1e-12)
         assert found["sensitivity"] == pytest.approx(wanted["opt_SS"], rel=1e-9)
         assert found["noise"] == pytest.approx(wanted["opt_sigma_ss"], rel=1e-9)

@@ -117,7 +117,7 @@ def test_a_moved_vote_is_told_apart_no_better_than_answers_say(mechanism, votes)
     rows = np.array(votes)
     rows[:, 0] += 1 + rows.sum(1).max() - rows.sum(1)  # all teachers vote, one of them for class 0
     moved = rows + np.array([-1, 1, 0])
-    statement = accounting.statement(mechanism, rows, None, DELTA, private=True)
+    statement = accounting.statement(mechanism, rows, None, DELTA, private=True, pld=False)
     check(statement, *(tables(*(law(mechanism, one) for one in each)) for each in (rows, moved)))
 
 
@@ -128,9 +128,11 @@ def test_under_a_budget_the_curve_is_that_of_all_that_it_affords():
     each = filter.cost(mechanism, order=budget.order, **size)
     queries = budget.affords(filter.NOTHING, each)
     assert queries > 2
-    make = {"private": True, "adaptive": True, "budget": budget}
+    make = {"private": True, "adaptive": True, "budget": budget, "pld": False}
     found = accounting.statement(mechanism, rows, None, DELTA, **make).trade_off
-    whole = accounting.statement(mechanism, np.repeat(rows[:1], queries, 0), None, DELTA, private=True)
+    whole = accounting.statement(
+        mechanism, np.repeat(rows[:1], queries, 0), None, DELTA, private=True, pld=False
+    )
     assert found.mu == whole.trade_off.mu and found.guess == pytest.approx(whole.trade_off.guess, rel=1e-3)
     assert found.guess < (1 + trade_off.variation(2.0, DELTA)) / 2
 

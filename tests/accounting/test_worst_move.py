@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from pate_jax.accounting import exact
-from pate_jax.accounting.exact import argmax_law, moves, screening
+from pate_jax.accounting.exact import argmax_law, move_bounds, moves
+from pate_jax.accounting.exact.argmax_law import product
 from pate_jax.accounting.exact.caps import caps
 from pate_jax.accounting.exact.groups import merge
 from pate_jax.accounting.exact.move_bounds import Every, Some
-from pate_jax.accounting.exact.products import product
 from pate_jax.accounting.exact.threshold_law import passing
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, ConfidentGNMax, GNMax, LNMax
 
@@ -35,7 +35,7 @@ def law_of(mechanism, votes):
 def test_every_bound_is_above_its_move(mechanism):
     for votes in histograms(30):
         law = law_of(mechanism, votes)
-        found = screening.screen(law.made, law.groups, law.log_p, not mechanism.noise.is_discrete)
+        found = move_bounds.screen(law.made, law.groups, law.log_p, not mechanism.noise.is_discrete)
         answered = None
         if law.test is not None:
             before, after = law.test

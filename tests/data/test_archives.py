@@ -400,7 +400,7 @@ def serve(tmp_path):
 
     def start(folder: Path) -> Server:
         server = Server(("127.0.0.1", 0), functools.partial(Handler, directory=str(folder)))
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         servers.append(server)
         return server
 

@@ -83,7 +83,7 @@ def test_rows_of_a_table_are_compared_as_they_are_encoded(tmp_path):
 def test_declared_coincidences_are_recorded_and_left_open(tmp_path):
     paths, run = files(tmp_path, (3, 5)), RunDirectory(tmp_path / "run")
     choice = DataChoice(**paths, equal_rows_are_coincidences=True)
-    teacher = TeacherConfig(net="table", epochs=1, min_steps=1, devices=1)
+    teacher = TeacherConfig(net="linear", devices=1)
     with run.writing():
         inputs = stages.begin(run, choice, PartitionChoice(2), teacher)
         stages.train(inputs)
@@ -102,7 +102,9 @@ def test_declared_coincidences_are_recorded_and_left_open(tmp_path):
 def test_a_further_pool_of_private_rows_is_refused(tmp_path, dtype):
     """For synthetic sets, archives and own files alike; in any type."""
     dataset = data.load("strokes", size=30, public_size=10, test_size=5)
-    inputs = np.concatenate([data.load("strokes", size=40).private.inputs[28:36], dataset.test.inputs])
+    inputs = np.concatenate(
+        [data.load("strokes", size=40, public_size=1, test_size=1).private.inputs[28:36], dataset.test.inputs]
+    )
     np.savez(tmp_path / "further.npz", inputs=inputs.astype(dtype))
     with pytest.raises(SharedInputs, match=r"further\.npz: 2 of 13 inputs are private ones too \(rows 0, 1,"):
         pools.pool_of(dataset, tmp_path / "further.npz")
@@ -233,7 +235,7 @@ def test_what_is_declared_or_only_near_is_said_by_run_and_verify(tmp_path, capsy
     choice = DataChoice(**altered_pool(tmp_path), equal_ids_are_coincidences=True)
     run = RunDirectory(tmp_path / "run")
     with run.writing():
-        stages.begin(run, choice, PartitionChoice(2), TeacherConfig(net="table", epochs=1, devices=1))
+        stages.begin(run, choice, PartitionChoice(2), TeacherConfig(net="linear", devices=1))
     near = "40 of 40 inputs of the public part that were compared hardly differ from a private one"
     assert f"warning: {near}" in capsys.readouterr().err
     found = {one.text[:60]: one.outcome for one in shards.public_apart(Subject(run))}
@@ -331,7 +333,7 @@ def test_copies_in_a_further_pool_are_warned_of_and_left_open(tmp_path, capsys):
     run = RunDirectory(tmp_path / "run")
     near = "40 of 40 inputs of the further public part"
     with run.writing():
-        net = TeacherConfig(net="table", epochs=1, devices=1)
+        net = TeacherConfig(net="linear", devices=1)
         inputs = stages.begin(run, DataChoice(**paths), PartitionChoice(2), net)
         stages.train(inputs)
         stages.vote(inputs, 3)

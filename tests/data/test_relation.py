@@ -152,8 +152,7 @@ def test_the_run_warns_and_states_the_relation_that_follows_from_the_ids(tmp_pat
     """Through the command line: the settings, the statement and the page all say it."""
     out, path = tmp_path / "run", npz(tmp_path, "own", NUMBERS)
     command = ["run", "--private", path, "--public", pool, "--teachers", "4", "--queries", "8", "--out", out]
-    command += ["--net", "table", "--epochs", "1", "--min-steps", "2"]
-    command += ["--student.method", "supervised", "--student.net", "table", "--student.steps", "2"]
+    command += ["--net", "linear", "--student.method", "ridge"]
     assert call(*command, "discrete-gaussian", "--sigma", "0.5") == 0
     told = capsys.readouterr()
     assert "WARNING" in told.err and "--ids-are-stable" in told.err

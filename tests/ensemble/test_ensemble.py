@@ -55,11 +55,11 @@ def test_each_teacher_is_fed_each_of_its_own_records_once_an_epoch_and_no_other(
 
 
 def test_an_order_is_a_permutation_that_no_padding_changes():
-    key = jax.random.key(5)
-    short, long = (np.asarray(training.order_of(key, 2, 9, length)) for length in (9, 300))
+    key, order = jax.random.key(5), jax.jit(training.order_of, static_argnums=3)
+    short, long = (np.asarray(order(key, 2, 9, length)) for length in (9, 300))
     assert sorted(short) == list(range(9))
     assert np.array_equal(short, long[:9])
-    other = np.asarray(training.order_of(key, 3, 9, 9))
+    other = np.asarray(order(key, 3, 9, 9))
     assert not np.array_equal(short, other)
 
 
@@ -86,7 +86,7 @@ def test_an_empty_shard_keeps_its_first_net_and_votes():
     assert (votes.sum(axis=1) == len(tiny.COUNTS)).all()
 
 
-@pytest.mark.parametrize("devices", [1, 2, 8])
+@pytest.mark.parametrize("devices", [1, 8])
 def test_votes_are_the_counted_labels_and_padding_never_votes(devices):
     """Eleven teachers on eight devices leave five places empty; queries do not fill a batch either."""
     teachers, asked = fit(), tiny.table(records=1203, seed=9)[0]

@@ -16,8 +16,10 @@ from pate_jax.ensemble import plan as plans
 from pate_jax.ensemble import programs, training
 from pate_jax.errors import PateError
 
-PLACES = [(1, 1), (1, 11), (2, 1), (2, 6), (8, 1), (8, 2)]  # devices, teachers per vmap
-MORE = [pytest.param(d, w, marks=pytest.mark.long) for d in (1, 2, 8) for w in (2, 3, 4, 5)]
+PLACES = [(1, 1), (1, 11), (2, 1), (2, 6), (4, 1), (4, 2)]  # devices, teachers per vmap
+MORE = [
+    pytest.param(d, w, marks=pytest.mark.long) for d in (1, 2, 8) for w in range(1, 6) if (d, w) not in PLACES
+]
 MOVING = {"augment": "shift_flip"}
 
 
@@ -151,19 +153,18 @@ def test_what_does_not_fit_is_refused_and_not_cut(monkeypatch, capsys):
     for width, remedy in ((6, "a --width below 6"), (1, "a smaller --batch-size or fewer --devices")):
         words = f"{width} teachers in a program need .* and 2e-06 GB are free: .* another run with {remedy}"
         with pytest.raises(PateError, match=words):
-            fit(*tiny.table(), tiny.shards(), devices=2, width=width)
+            fit(*tiny.table(records=120), tiny.shards(), devices=2, width=width)
         assert all(flag in flags for flag in re.findall(r"--[a-z-]+", remedy))
 
 
 @pytest.mark.parametrize(("records", "named", "known"), [(81, None, 90), (90, None, 90), (91, 81, 81)])
 def test_the_number_of_records_is_known_to_plans_coarsely_or_as_it_is_named(records, named, known):
-    inputs, labels = tiny.table(records=records)
-    plan = fit(inputs, labels, tiny.shards(), devices=2, public_records=named).report["plan"]
-    assert (plan["public_records"], plan["length"]) == (known, 32)
+    machine, _ = lowered(tiny.table_net(), "table", records, devices=2, public_records=named)
+    assert (machine.plan.public_records, machine.plan.length) == (known, 32)
 
 
-def lowered(net, name, **changes):
-    (inputs, labels) = tiny.table(records=120) if name == "table" else tiny.images()
+def lowered(net, name, records=120, **changes):
+    (inputs, labels) = tiny.table(records=records) if name == "table" else tiny.images()
     config = tiny.config(name, **changes).of_net(net.description.get("name")).resolved()
     data = cutting.records(inputs, labels, tiny.shards(), jax.random.key(3), config)
     chosen = jax.local_devices()[: config.devices]
@@ -176,10 +177,10 @@ def lowered(net, name, **changes):
 @pytest.mark.parametrize("name", ["table", pytest.param("cnn", marks=pytest.mark.long)])
 def test_the_compiled_training_programs_hold_no_collective(name, width):
     net = tiny.table_net() if name == "table" else tiny.image_net()
-    machine, data = lowered(net, name, devices=8, width=width)
+    machine, data = lowered(net, name, devices=4, width=width)
     text = training.compiled(machine, data).as_text()
     assert re.search(r"\b(dot|convolution|fusion|custom-call)", text), "this is no training program"
-    assert "num_partitions=8" in text or "replica_count=8" in text
+    assert "num_partitions=4" in text or "replica_count=4" in text
     assert programs.collectives(text) == []
 
 
@@ -191,13 +192,13 @@ def test_a_collective_would_be_found():
 
 
 def test_every_program_of_a_round_holds_no_collective():
-    machine, data = lowered(tiny.table_net(), "table", devices=8, width=2)
+    machine, data = lowered(tiny.table_net(), "table", devices=4, width=2)
     config = machine.config
-    group = np.append(np.arange(11), [-1] * 5)
+    group = np.append(np.arange(8, 11), [-1] * 5)
     resident = programs.place(cutting.take(data, group, config), machine.devices, 2)
-    attempts = np.zeros((8, 2), np.int32)
+    attempts = np.zeros((4, 2), np.int32)
     state = machine.programs.start(resident, attempts)
-    which = np.ones((8, 2), bool)
+    which = np.ones((4, 2), bool)
     for program, arguments in [
         (machine.programs.start, (resident, attempts)),
         (machine.programs.turn, (state, resident)),

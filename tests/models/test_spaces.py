@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiny_teachers as tiny
 
 from pate_jax import models
 from pate_jax.data import Preprocessing
@@ -23,6 +24,15 @@ POOL = RANDOM.normal(size=(300, 7)) * [9, 5, 3, 2, 1, 1, 0.1] + 4
 IMAGES = RANDOM.integers(0, 256, (40, 9, 9, 1)).astype(np.uint8)
 PHOTOS = RANDOM.integers(0, 256, (40, 16, 17, 3)).astype(np.uint8)
 AS_PIXELS = Preprocessing((0.0,), (255.0,))
+shortened = jax.jit(integers.shortened, static_argnums=1)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_blocks():
+    """Ten images on a device at a time: forty fill several devices, and a hundred and twenty many blocks."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(patches, "_AT_ONCE", 10)
+        yield
 
 
 def first_three(one):
@@ -51,8 +61,7 @@ def photo_space():
 def net_space(name="cnn", inputs=IMAGES, **sizes):
     """The last hidden layer of an untrained net."""
     net = models.build(name, input_shape=inputs.shape[1:], classes=3, **sizes)
-    weights = jax.jit(net.init)(jax.random.key(5))
-    front = fronts.Net("student", json.dumps(net.description), weights, AS_PIXELS)
+    front = fronts.Net("student", json.dumps(net.description), tiny.weights(net), AS_PIXELS)
     return over(front, inputs, 6)
 
 
@@ -190,22 +199,22 @@ def test_many_features_find_the_same_directions_by_iteration():
 
 
 def test_whole_products_are_exact_and_lengths_are_never_exceeded():
-    rows = integers.shortened(integers.rounded(jnp.asarray(RANDOM.normal(size=(50, 300)) * 3000)), 4000)
+    rows = shortened(jax.jit(integers.rounded)(jnp.float32(RANDOM.normal(size=(50, 300)) * 3000)), 4000)
     columns = integers.directions(RANDOM.normal(size=(300, 9)), 4000)
     there = np.asarray(rows).astype(np.int64)
     assert (there**2).sum(1).max() <= 4000**2 and (columns.astype(np.int64) ** 2).sum(0).max() <= 4000**2
-    assert np.array_equal(integers.product(rows, columns), there @ columns.astype(np.int64))
+    assert np.array_equal(jax.jit(integers.product)(rows, columns), there @ columns.astype(np.int64))
 
 
-@pytest.mark.parametrize("columns", [1, 2, 17, 4900])
-@pytest.mark.parametrize("length", [8, 100, 8000])
+@pytest.mark.parametrize("columns", [1, 17, 4900])
+@pytest.mark.parametrize("length", [8, 8000])
 def test_no_row_is_longer_than_allowed_counted_in_python(columns, length):
     """Also the longest there can be, those at the border, and zero."""
     most = integers.largest(columns)
     rows = RANDOM.integers(-most, most + 1, (40, columns))
     rows[0], rows[1], rows[2, 1:] = most, 0, 0
     rows[3] = length // math.isqrt(columns)
-    short = np.asarray(integers.shortened(jnp.asarray(rows, jnp.int32), length)).tolist()
+    short = np.asarray(shortened(rows.astype(np.int32), length)).tolist()
     before = [sum(x * x for x in row) for row in rows.tolist()]
     after = [sum(x * x for x in row) for row in short]
     assert max(after) <= length**2
@@ -222,7 +231,7 @@ def test_a_row_is_shortened_by_whole_numbers_that_no_device_rounds_otherwise(len
     """By Python's own whole numbers; a released student shortens in the same way."""
     random = np.random.default_rng(7)
     rows = random.integers(-8192, 8193, (60, 30)) // random.integers(1, 40, (60, 1))
-    found = np.asarray(integers.shortened(jnp.asarray(rows, jnp.int32), length))
+    found = np.asarray(shortened(rows.astype(np.int32), length))
     for row, kept in zip(rows.tolist(), found.tolist(), strict=True):
         square = sum(x * x for x in row)
         if square > length**2:
@@ -235,7 +244,7 @@ def test_a_row_is_shortened_by_whole_numbers_that_no_device_rounds_otherwise(len
 def test_roots_are_pythons(least):
     squares = np.arange(least, least + 9_999)
     wanted = [math.isqrt(square - 1) + 1 for square in squares.tolist()]
-    assert np.asarray(integers.root_above(jnp.asarray(squares, jnp.int32))).tolist() == wanted
+    assert np.asarray(jax.jit(integers.root_above)(squares.astype(np.int32))).tolist() == wanted
 
 
 def test_columns_draw_in_what_no_public_number_comes_near_and_keep_rare_marks():

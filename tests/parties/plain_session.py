@@ -21,6 +21,10 @@ class Room:
     def open(self, name):
         yield PlainSession(self, name)
 
+    def wait(self):
+        """Until all are here."""
+        self.barrier.wait()
+
 
 class PlainSession:
     """What `pate_jax.parties.session.Session` offers, without any protection."""
@@ -31,9 +35,9 @@ class PlainSession:
 
     def _meet(self, *mine):
         self.room.inputs[self.name] = mine
-        self.room.barrier.wait()
+        self.room.wait()
         found = [self.room.inputs[name] for name in self.present]
-        self.room.barrier.wait()
+        self.room.wait()
         return found
 
     def sum(self, counts, noise):

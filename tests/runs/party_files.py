@@ -61,12 +61,13 @@ def vote(folder, file, names=NAMES, opener=None, table_opener=None, **more):
     opener = opener or (table_opener(table) if table_opener else table.seat)
 
     def one(name):
-        try:
-            party, key = member(folder, name, file, **more)
-            found[name] = join.join(party, key, opener)
-        except BaseException as error:
-            table.barrier.abort()
-            found[name] = error
+        with table.turn:
+            try:
+                party, key = member(folder, name, file, **more)
+                found[name] = join.join(party, key, opener)
+            except BaseException as error:
+                table.barrier.abort()
+                found[name] = error
 
     threads = [threading.Thread(target=one, args=[name]) for name in names]
     for thread in threads:

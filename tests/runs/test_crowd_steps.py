@@ -2,6 +2,7 @@
 
 import math
 import shutil
+import tomllib
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -195,17 +196,27 @@ def test_the_released_student_is_that_of_the_last_weights():
     np.testing.assert_allclose(found, wanted, atol=1e-4)
 
 
-def test_a_register_shows_all_steps_and_the_release_tells_of_them(tmp_path):
+def test_a_run_names_the_steps_it_chose_in_its_register_its_release_and_its_settings(tmp_path):
     file = tmp_path / "register.jsonl"
     register.begin(file)
-    pipeline.run(replace(honest_runs.of_steps(tmp_path / "run"), register=file))
+    wanted = replace(honest_runs.of_steps(tmp_path / "run"), register=file, steps=None)
+    pipeline.run(wanted)
     run = RunDirectory(tmp_path / "run")
     assert "register: the register shows" in " ".join(verify.of_run(run).of("passed"))
-    told = storage.read_json(run.results, "results")
-    assert told["steps"] == 3 and told["method"] == "linear"
-    assert "Their sums were released in 3 steps" in run.public_report.read_text()
+    told, number = storage.read_json(run.results, "results"), steps.planned(run)
+    assert told["steps"] == number > 3 and told["method"] == "linear"
+    assert f"Their sums were released in {number} steps" in run.public_report.read_text()
     assert run.statement.read_text() == run.public_statement.read_text()
     assert commands.call("budget", run.root) == 0
+    plan = crowd_inputs.opened(run).plan.steps
+    assert run.record.stages()["steps"] == {"number": number, "strength": plan.strength}
+    assert tomllib.loads(run.config.read_text())["steps"] == number
+    before = run.ledger.read_bytes()
+    for named in (None, number):  # by the first command, and by the file that it left
+        assert pipeline.run(replace(wanted, steps=named))["steps"] == number
+    assert run.ledger.read_bytes() == before
+    with pytest.raises(PateError, match=f"steps=None, not {number + 1}"):
+        pipeline.run(replace(wanted, steps=number + 1))
 
 
 def test_lines_that_do_not_follow_each_other_are_refused(tmp_path):

@@ -7,7 +7,7 @@ import party_files as files
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from round_table import RoundTable
+from plain_session import Room
 
 from pate_jax.errors import PateError
 from pate_jax.parties import agreement as agreements
@@ -54,7 +54,7 @@ def test_row_numbers_are_not_compared_and_all_are_told(tmp_path, capsys):
 def all_lists(held):
     """What each of three parties has in the end, by their ids, and everything that was shown."""
     agreement = type("Terms", (), {"seconds": 60.0, "names": files.NAMES, "digest": "0" * 64})()
-    table, found, shown = RoundTable(agreement), {}, []
+    table, found, shown = Room(agreement), {}, []
 
     def one(name):
         with table.open(name) as met:

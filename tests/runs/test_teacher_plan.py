@@ -15,7 +15,7 @@ from pate_jax.crowd.rehearsal import Expected
 from pate_jax.data import Part
 from pate_jax.ensemble import TeacherConfig, ridge
 from pate_jax.errors import PateError
-from pate_jax.runs import pipeline, stand_ins, teacher_plan, teacher_rehearsal
+from pate_jax.runs import pipeline, stand_ins, teacher_plan, teacher_rehearsal, teacher_votes
 from pate_jax.runs.crowds import forecast
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.record import PLANNED
@@ -156,8 +156,8 @@ def test_few_teachers_that_stand_for_many_give_answers_as_right_as_many_do():
     told = []
     for stood in (100, 25):
         votes = random.multinomial(stood, chances, size=shape[1:]) / stood
-        found = teacher_rehearsal._answers(votes.astype(np.float32), stood, 100, rows, 12.0, noise)
-        told.append((found == 0).mean())
+        found = teacher_votes.noisy(votes.astype(np.float32), stood, 100, rows, 12.0, noise)
+        told.append((found.argmax(3) == 0).mean())
     as_drawn = (25 * 4 * votes + 12 * noise).argmax(3)  # with the noise of few teachers on top
     assert abs(told[0] - told[1]) < 0.6 * (told[0] - (as_drawn == 0).mean())
 
@@ -166,7 +166,7 @@ def test_teachers_of_a_rehearsal_are_those_of_a_run():
     random = np.random.default_rng(0)
     for records in (5, 30):
         inputs, targets = random.normal(size=(records, 9)), random.normal(size=(records, 2))
-        ours = teacher_rehearsal.ridge(inputs, targets, 0.1)
+        ours = teacher_votes.ridge(inputs, targets, 0.1)
         theirs, _ = ridge.ridge(jnp.asarray(inputs), jnp.asarray(targets), 0.1)
         assert np.allclose(ours, theirs, atol=1e-3)
 
@@ -269,7 +269,7 @@ def run(tmp_path_factory):
 
 def test_the_default_run_costs_at_most_what_was_wished_and_stands_every_check(run):
     statement = accounting.Statement.from_dict(storage.read_json(run.public_statement, "statement"))
-    assert statement.headline.epsilon == 2.0 and verify.of_run(run, deep=True).of("failed") == []
+    assert 1.99 < statement.headline.epsilon <= 2.0 and verify.of_run(run, deep=True).of("failed") == []
 
 
 def test_the_default_run_asks_typical_inputs_and_teaches_a_student(run):

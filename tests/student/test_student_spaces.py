@@ -5,6 +5,7 @@ from functools import partial
 import jax
 import numpy as np
 import pytest
+import tiny_teachers as tiny
 
 from pate_jax import models, student
 from pate_jax.data import Preprocessing
@@ -21,9 +22,7 @@ SCALE = Preprocessing((0.5,), (2.0,))
 
 def a_student():
     net = models.build("table", input_shape=(6,), classes=3, hidden=(9, 4))
-    return Student(
-        jax.jit(net.init)(jax.random.key(2)), net.description, SCALE, ("a", "b", "c"), dtype="float32"
-    )
+    return Student(tiny.weights(net), net.description, SCALE, ("a", "b", "c"), dtype="float32")
 
 
 def test_a_student_is_the_space_of_what_its_last_layer_reads(tmp_path):

@@ -12,6 +12,8 @@ from commands import call
 
 from pate_jax import crowd
 from pate_jax.baselines.dpsgd import calibration
+from pate_jax.crowd import slope, tables
+from pate_jax.crowd.plan import Plan
 from pate_jax.data.dataset import AS_STORED, Dataset, Part
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
@@ -49,7 +51,11 @@ def rng_names(rows, seed):
 
 @pytest.fixture(scope="module")
 def ground():
-    parts = part(600, 1), part(90, 2), part(70, 3)
+    return drawn(600)
+
+
+def drawn(records):
+    parts = part(records, 1), part(90, 2), part(70, 3)
     names = ("no", "yes")
     return Ground(Dataset("made-up", "table", *parts, 2, names, AS_STORED, False, "drawn by a test"))
 
@@ -65,6 +71,19 @@ def test_tables_are_those_of_a_run(ground, people):
     np.testing.assert_array_equal(crowds.summed(sums, ground), run)
     run = crowd.counts(counts.space, counts.queries, people, counts.release)
     np.testing.assert_array_equal(crowds.counted(counts, ground), run)
+
+
+def test_sums_are_compared_by_the_steps_that_a_run_takes():
+    ground = drawn(8000)
+    made, people = crowds.plan("sums", ground, 8.0), crowd.voters(ground.dataset.private, 2)
+    found = crowds.by_sums(ground, Draw(8.0))
+    assert found.settings["steps"] == made.steps.number and 7.99 < found.epsilon <= 8.0
+    assert (found.labels == ground.truth).mean() > 0.9
+    weights = np.ones((made.steps.release.directions, 2), np.int64)
+    step = Plan(made.steps.space, made.steps.scaling, None, made.steps.release, weights=weights)
+    private = crowd.vectors(step.scaling, ground.places)
+    mine = slope.gradients(private, ground.labels, None, weights, step.release)
+    np.testing.assert_array_equal(mine, tables.table(step, people))
 
 
 @pytest.mark.long

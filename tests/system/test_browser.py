@@ -99,7 +99,7 @@ def pages(tmp_path_factory):
     statement = accounting.statement(mechanism, votes, answered, 1e-5, private=True)
     figures = [
         (run_pages.CONSENSUS, run_pages.consensus(votes, answered)),
-        (run_pages.CUMULATIVE, plots.cumulative(mechanism, votes, 1e-5)),
+        (run_pages.CUMULATIVE, plots.every(mechanism, votes, 1e-5)[0]),
         (run_pages.ACCURACY, run_pages.accuracies(RESULTS, {"accuracy": {"mean": 0.8, "plurality": 0.9}})),
     ]
     settings = {"settings": {"data": {"private": "/a/very/long/path/" * 9, "digest": "0123456789abcdef" * 8}}}

@@ -20,13 +20,14 @@ from experiments import (
     presets,
     publishable,
     published_votes,
+    sensitivity_2018,
     student_cases,
     students,
     sweep,
     tutorial_svhn,
 )
 from pate_jax import accounting
-from pate_jax.accounting import papers, smooth
+from pate_jax.accounting import smooth
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentGNMax, LNMax
 from pate_jax.runs.thresholds import check_threshold
@@ -241,11 +242,11 @@ def test_the_partition_is_the_scripts_own(monkeypatch):
     parts = partition_figure.partition(mechanism, votes, 1e-5)
     assert parts.order[-1] == 8.0 and len(parts.asked) == 60
     weight = np.diff(np.concatenate([[0], parts.answered]))
-    local = papers.local_sensitivity_2018(votes, 15.0, 8.0, 90)
+    local = sensitivity_2018.local_sensitivity(votes, 15.0, 8.0, 90)
     total = (weight[:, None] * local).sum(axis=0)
     spread = (total * np.exp(-0.49 / 8 * np.arange(90))).max()
     noise = (8 * math.exp(0.98 / 8) / spread) ** (1 / 3)
-    wanted = papers.published_release_cost(8.0, 0.49 / 8, noise)
+    wanted = sensitivity_2018.release_cost(8.0, 0.49 / 8, noise)
     assert parts.sanitising[-1] == pytest.approx(wanted, rel=1e-9)
     assert parts.delta[-1] == pytest.approx(math.log(1e5) / 7)
     assert (np.diff(parts.exact) >= 0).all() and (parts.exact <= parts.data_independent + 1e-12).all()

@@ -1,6 +1,6 @@
 """The laws of the noisy argmax of a histogram and of all its one-vote neighbours, in logarithms.
 
-Derived in docs/accounting_exact.md, section 2.
+Derived in docs/accounting_exact.md, section 2. With Gumbel noise they are softmaxes of the counts.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import numpy as np
 from pate_jax.accounting.exact.groups import Groups
 from pate_jax.accounting.exact.nodes import nodes
 from pate_jax.accounting.exact.noise_law import log_cdf, log_density
-from pate_jax.accounting.exact.products import product
 from pate_jax.mechanisms import Noise
 
 EPSILON = float(np.finfo(np.float64).eps)
 STEEP = 200.0  # log of the largest ratio of factors that may be multiplied outside the logarithm
 BLOCK = 2_000_000  # numbers in one intermediate array
+ALONE = 250_000  # multiplications of one product
+WIDE = 10_000  # numbers of a result from which on threads are worth their cost
 LARGE = 9_000  # numbers of one histogram beyond which its moves are computed by themselves
 
 
@@ -142,3 +143,74 @@ def log_sum(terms: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore", under="ignore"):
         result: np.ndarray = np.log(np.exp(terms - peak).sum(axis=-1)) + peak[..., 0]
         return result
+
+
+def product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """`left @ right` for stacks of matrices [.., J, N] and [.., N, K], without threads of BLAS.
+
+    OpenBLAS starts its threads for a product of more than 262,144 multiplications, and they wait for each
+    other in loops that take a processor's whole time: several times what they bring at these sizes. So
+    products of many nodes are sums of smaller ones.
+
+    >>> left, right = np.arange(6.0).reshape(1, 2, 3), np.ones((1, 3, 2))
+    >>> product(left, right).tolist()
+    [[[3.0, 3.0], [12.0, 12.0]]]
+    """
+    (height, inner), width = left.shape[-2:], right.shape[-1]
+    step = ALONE // max(1, height * width)
+    if inner <= step or height * width > WIDE:
+        plain: np.ndarray = left @ right
+        return plain
+    whole = inner // step * step
+    lefts = left[..., :whole].reshape(*left.shape[:-1], -1, step).swapaxes(-3, -2)
+    rights = right[..., :whole, :].reshape(*right.shape[:-2], -1, step, width)
+    result: np.ndarray = (lefts @ rights).sum(axis=-3)
+    result += left[..., whole:] @ right[..., whole:, :]
+    return result
+
+
+def softmax_base(scale: float, groups: Groups) -> np.ndarray:
+    """The log-probability `n_j/b - log sum_k exp(n_k/b)` of one class of each group [R, U].
+
+    >>> groups = Groups(np.array([0]), np.array([[3.0, 1.0]]), np.array([[1.0, 1.0]]), np.array([[3.0, 1.0]]))
+    >>> np.exp(softmax_base(2.0, groups)).round(4).tolist()
+    [[0.7311, 0.2689]]
+    """
+    score = (groups.counts - groups.counts[:, :1]) / scale
+    result: np.ndarray = score - np.log((groups.sizes * np.exp(score)).sum(axis=1))[:, None]
+    return result
+
+
+def softmax_outcomes(scale: float, groups: Groups) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Log P and log P' [R, U(a), U(b), 3] of "another class", a and b for every move, and the error [R].
+
+    All classes that a move does not touch change by the same factor, so together they are one outcome.
+    """
+    with np.errstate(under="ignore", over="ignore", divide="ignore"):
+        log_p = softmax_base(scale, groups)
+        rest = _rest(np.exp(log_p), groups.sizes)
+        p_a, p_b = log_p[:, :, None], log_p[:, None, :]
+        down, up = p_a - 1 / scale, p_b + 1 / scale  # not yet normalised
+        change = np.exp(p_a) * np.expm1(-1 / scale) + np.exp(p_b) * np.expm1(min(1 / scale, 1.0))
+        log_rest = np.log(rest)
+        whole = np.logaddexp(np.logaddexp(log_rest, down), up)
+        log_mass = np.where((np.abs(change) < 0.5) & (scale >= 1), np.log1p(np.maximum(change, -0.5)), whole)
+        before = np.stack(np.broadcast_arrays(log_rest, p_a, p_b), axis=-1)
+        after = np.stack(np.broadcast_arrays(log_rest, down, up), axis=-1) - log_mass[..., None]
+    error = EPSILON * (32 + 8 * (groups.counts[:, 0] - groups.counts[:, -1] + 2) / scale)
+    return before, after, error
+
+
+def _rest(share: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """The probability of all classes but one of group a and one of group b [R, U, U], without cancelling."""
+    number = share.shape[1]
+    mass = share * sizes
+    remaining = mass[:, None, None, :] - share[:, None, None, :] * (
+        np.eye(number)[:, None, :] + np.eye(number)[None, :, :]
+    )
+    touched = np.eye(number, dtype=bool)[:, None, :] | np.eye(number, dtype=bool)[None, :, :]
+    spare = sizes[:, None, None, :] - (np.eye(number)[:, None, :] + np.eye(number)[None, :, :])
+    result: np.ndarray = np.where(
+        touched, np.maximum(spare, 0) * share[:, None, None, :], np.maximum(remaining, 0)
+    ).sum(axis=3)
+    return result

@@ -91,6 +91,9 @@ def of_votes(
     check_delta(delta)
     check_votes_suffice(mechanism)
     slack, budget = sampler_slack(mechanism, *votes.shape), pld.SHARE * delta / max(1, len(votes))
+    if mechanism.releases_counts:  # each vote moves two counts, whatever the others are
+        number = np.array([len(one.queries) for one in persons], np.float64)
+        return of_shifts(np.sqrt(2 * number) / mechanism.noise.scale, delta, slack)
     parts = np.array([_finer(len(one.queries)) for one in persons], np.int64)
     found = np.empty((len(persons), 3))
     for finer in np.unique(parts).tolist():

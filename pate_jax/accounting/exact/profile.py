@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pate_jax.accounting.exact import argmax_law, moves, remote_classes, renyi, softmax_law
+from pate_jax.accounting.exact import argmax_law, moves, remote_classes, renyi
 from pate_jax.accounting.exact.caps import concentrated
 from pate_jax.accounting.exact.groups import Groups
 from pate_jax.accounting.exact.threshold_law import Passing, largest, largest_after, passing
@@ -54,7 +54,7 @@ def of_moves(
 ) -> Outcomes:
     """The laws of moves of a vote, from group `a[m]` to `b[m]` of the histograms `row[m]`, in full."""
     if noise.family == "gumbel":
-        log_p, log_q, errors = softmax_law.outcomes(noise.scale, groups)
+        log_p, log_q, errors = argmax_law.softmax_outcomes(noise.scale, groups)
         log_p, log_q = log_p[row, a, b], log_q[row, a, b]
         sizes, error = np.isfinite(log_p) * 1.0, np.broadcast_to(errors[row, None], log_p.shape)
     else:

@@ -18,11 +18,10 @@ from numpy.typing import ArrayLike
 from pate_jax.accounting.exact import (
     argmax_law,
     divergence,
+    move_bounds,
     moves,
     nodes,
     remote_classes,
-    screening,
-    softmax_law,
     worst_move,
 )
 from pate_jax.accounting.exact.caps import caps, concentrated, shift_cost
@@ -140,7 +139,7 @@ def pieces(noise: Noise, merged: Merged, *, every_move: bool = False) -> Iterato
 def _base(noise: Noise, groups: Groups) -> np.ndarray:
     """The log-probability of one class of each group [R, U]."""
     if noise.family == "gumbel":
-        return softmax_law.base(noise.scale, groups)
+        return argmax_law.softmax_base(noise.scale, groups)
     return argmax_law.base(argmax_law.factors(noise, groups))
 
 
@@ -174,7 +173,7 @@ def _piece(
         laws = [Law.of(groups, factors, log_p, test) for test in tests]
         return np.stack([moves.in_full(law, groups.moves(), orders, BUDGET) for law in laws])
     near = remote_classes.leave_out(factors, groups, log_p, orders[-1], math.sqrt(concentrated(noise)))
-    found = screening.screen(near.made, near.groups, near.log_p, not noise.is_discrete)
+    found = move_bounds.screen(near.made, near.groups, near.log_p, not noise.is_discrete)
     costs = []
     for test in tests:
         law = Law.of(near.groups, near.made, near.log_p, test)
@@ -188,7 +187,7 @@ def _softmax_moments(
     scale: float, test: ThresholdTest | None, groups: Groups, orders: np.ndarray
 ) -> np.ndarray:
     """The largest `(a-1) D_a` over all moves [R, A] for Gumbel noise, for which three outcomes are enough."""
-    log_p, log_q, error = softmax_law.outcomes(scale, groups)
+    log_p, log_q, error = argmax_law.softmax_outcomes(scale, groups)
     error = np.broadcast_to(error[:, None, None, None], log_p.shape)
     sizes = np.isfinite(log_p).astype(np.float64)
     if test is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+from pate_jax.runs import ledger
 from pate_jax.runs.directory import RunDirectory
 
 OF_VOTES = "SENSITIVE, from the votes: keep it in private/ and publish none of it"
@@ -42,3 +43,14 @@ class Attack(NamedTuple):
     name: str  # as `--only` takes it, and as the results are kept
     unfit: Callable[[RunDirectory], str | None]  # why a run does not suit, with the remedy; none: it does
     attacked: Callable[[RunDirectory, Flags], Finding]
+
+
+def of_counts(run: RunDirectory) -> str | None:
+    """Why attacks that weigh single labels do not suit a run, if its teachers gave whole histograms."""
+    line = next(ledger.lines(run.ledger), None)
+    if line is None or not line.mechanism.releases_counts:
+        return None
+    return (
+        f"{run.root} answered by whole rows of noisy counts, one Gaussian release whose cost depends on no "
+        "vote: `--only mechanism` audits its noise, and `pate risk` gives the exact figure of each person"
+    )

@@ -30,7 +30,7 @@ from pate_jax.accounting.data_independent import WorstCase
 from pate_jax.accounting.exact import counts
 from pate_jax.aggregate import noise
 from pate_jax.audit.attacks import canary_bounds, mechanism, membership, teacher_canaries
-from pate_jax.audit.attacks.attack import Attack, Flags
+from pate_jax.audit.attacks.attack import Attack, Flags, of_counts
 from pate_jax.audit.attacks.canary_bounds import Lower
 from pate_jax.audit.attacks.shadows import Pipeline
 from pate_jax.audit.attacks.sums_pipeline import Sums
@@ -177,7 +177,7 @@ def unfit(run: RunDirectory) -> str | None:
         fits = run.record.read().crowd.voters == "sums" and steps.planned(run) == 1
     else:
         settings = run.record.read()
-        if (reason := mechanism.unfit(run)) is not None:
+        if (reason := mechanism.unfit(run) or of_counts(run)) is not None:
             return reason
         fits = "data" in settings and settings.teacher.closed_form
     if fits:
@@ -226,7 +226,7 @@ def planted(opened: Crowd, table: ClassSums, number: HeadCount, canaries: int) -
 def of_teachers(run: RunDirectory, canaries: int) -> Bounds:
     """One canary in a run, over many runs."""
     inputs, line = run_inputs.open(run, tolerant=True), next(ledger.lines(run.ledger))
-    if isinstance(line.mechanism, StableAnswers):
+    if isinstance(line.mechanism, StableAnswers) or line.mechanism.releases_counts:
         raise PateError(unfit(run) or "no canary suits a list of stable answers")
     pool = inputs.seen_of(inputs.dataset.public)
     race = mechanism.race(line.mechanism, line.teachers, line.classes)[0][0]

@@ -102,6 +102,9 @@ def of_run(run: RunDirectory, flags: Flags, *, key: Key = noise.fresh_key) -> Au
     if isinstance(line.mechanism, StableAnswers):
         raise PateError(_NO_DRAWS.format(run.root))
     mechanism, teachers, classes = line.mechanism, line.teachers, line.classes
+    if mechanism.releases_counts:
+        row = NeighbourCounts(queries=1, classes=classes, votes=1, sigma=mechanism.noise.scale)
+        return Audits([of_table(row, key=key, draws=flags.draws, called="a row of counts")])
     return Audits([of_answers(mechanism, teachers, classes, key=key, draws=flags.draws)])
 
 
@@ -134,7 +137,13 @@ def of_answers(
     return Audit(what, number, delta, exact, *bounds(left, right, number, delta))
 
 
-def of_table(release: CrowdRelease, *, key: Key = noise.fresh_key, draws: int | None = None) -> Audit:
+def of_table(
+    release: CrowdRelease,
+    *,
+    key: Key = noise.fresh_key,
+    draws: int | None = None,
+    called: str | None = None,  # unset: the release's name
+) -> Audit:
     """The audit of a crowd's noise, at a voter whose change moves the table furthest.
 
     >>> from pate_jax.mechanisms.crowds import HeadCount
@@ -156,7 +165,8 @@ def of_table(release: CrowdRelease, *, key: Key = noise.fresh_key, draws: int | 
     number, delta, exact = _comparison(chances, variation, exactly)
     number = draws or number
     left, right = (_readings(release, cells, side, number, cuts, key) for side in (steps, 0))
-    what = f"the {release.name} with noise of scale {release.sigma:.6g}, of which {cells} move by {steps}"
+    named = called or f"the {release.name}"
+    what = f"{named} with noise of scale {release.sigma:.6g}, of which {cells} move by {steps}"
     return Audit(what, number, delta, exact, *bounds(left, right, number, delta))
 
 

@@ -170,6 +170,8 @@ class PoisonedTeachers:
         if isinstance(mechanism, StableAnswers):
             return _listed(mechanism, votes, key)
         given = aggregate.answer(mechanism, votes, key=key)
+        if given.counts is not None:
+            return aggregate.of_histograms(given.counts, mechanism, int(votes.sum(1).max()))
         return Answers(*(jax.numpy.asarray(part) for part in (given.labels, given.answered)))
 
     def _is_taught(self, poison: Poison, placement: Placement, units: list[str]) -> bool:

@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 from pate_jax import accounting, aggregate, voting
 from pate_jax.aggregate import noise
 from pate_jax.audit.attacks import mechanism as audits
-from pate_jax.audit.attacks.attack import OF_VOTES, Attack, Flags
+from pate_jax.audit.attacks.attack import OF_VOTES, Attack, Flags, of_counts
 from pate_jax.audit.attacks.mechanism import Key
 from pate_jax.data import Part
 from pate_jax.data.dataset import numbered_ids
@@ -248,7 +248,9 @@ def unfit(run: RunDirectory) -> str | None:
             "twice, so leave out --only"
         )
     line = next(ledger.lines(run.ledger), None)
-    return None if line is None or not isinstance(line.mechanism, StableAnswers) else _EXACT.format(run.root)
+    if line is not None and isinstance(line.mechanism, StableAnswers):
+        return _EXACT.format(run.root)
+    return of_counts(run)
 
 
 def of_run(run: RunDirectory, flags: Flags, *, key: Key = noise.fresh_key) -> Recovered:

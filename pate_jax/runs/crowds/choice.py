@@ -127,9 +127,7 @@ def _at_others(
 def stepping(made: Plan) -> list[str]:
     """The line on the steps of a plan, if it has any."""
     steps = made.steps
-    if steps is None:
-        return []
-    return [crowd_words.steps_planned(steps.number, len(steps.space.variances), steps.release.sigma)]
+    return [] if steps is None else [crowd_words.steps_planned(steps)]
 
 
 def said(crowd: Crowd, facts: Mapping[str, Any]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from pate_jax.mechanisms.crowds import Voting
 from pate_jax.runs import config_file, registration
-from pate_jax.runs.crowds import choice, processes, release, stages, teachers
+from pate_jax.runs.crowds import choice, processes, release, stages, steps, teachers
 from pate_jax.runs.crowds.inputs import Crowd, plan_of
 from pate_jax.runs.crowds.teachers import Chosen
 from pate_jax.runs.directory import RunDirectory
@@ -49,7 +49,7 @@ def _release(run: RunDirectory, config: RunConfig) -> Crowd | Chosen:
         return before
     begun = choice.begun_as(run)
     wanted = config.crowd_as(cast(Voting, begun.voters)) if open_yet else config.crowd
-    crowd = stages.begin(run, config.data, wanted, config.student)
+    crowd = stages.begin(run, config.data, steps.as_begun(run, wanted), config.student)
     registration.enter(run, plan_of(run), lambda: crowd.dataset, config.register)
     if open_yet:
         decided = choice.decided(crowd)
@@ -60,4 +60,6 @@ def _release(run: RunDirectory, config: RunConfig) -> Crowd | Chosen:
     chosen = replace(config, voters=made.voters, epsilon=made.epsilon)
     config_file.write(run.config, chosen)
     release.release(crowd)
+    if made.voters == "sums":
+        config_file.write(run.config, replace(chosen, steps=steps.planned(run)))
     return crowd

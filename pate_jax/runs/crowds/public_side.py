@@ -50,6 +50,7 @@ def _of_steps(steps: Steps) -> dict[str, np.ndarray]:
     space = {f"{STEPS}{SPACE}{name}": array for name, array in arrays_of(steps.space).items()}
     return space | {
         f"{STEPS}number": np.array(steps.number),
+        f"{STEPS}strength": np.array(steps.strength),
         f"{STEPS}rate": np.array(steps.rate),
         f"{STEPS}release": np.array(json.dumps(crowds.to_dict(steps.release), sort_keys=True)),
         f"{STEPS}weights": steps.scaling.weights,
@@ -124,5 +125,6 @@ def _steps_of(made: Mapping[str, np.ndarray], preprocessing: Preprocessing, path
     if not isinstance(release, crowds.ClassSums):
         raise ValueError("the release of its steps is no sum")
     scaling = Scaling(made[f"{STEPS}weights"], length, constant)
-    number, rate = int(made[f"{STEPS}number"]), float(made[f"{STEPS}rate"])
-    return Steps(number, space_of(own, preprocessing), scaling, release, rate)
+    number = int(made[f"{STEPS}number"])
+    strength, rate = (float(made[f"{STEPS}{name}"]) for name in ("strength", "rate"))
+    return Steps(number, strength, space_of(own, preprocessing), scaling, release, rate)

@@ -6,11 +6,13 @@ comes last, and is that of its student (`runs.tune`); or the tables are followed
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int
 
+from pate_jax.crowd.steps import Steps
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import (
     ClassSums,
@@ -23,9 +25,10 @@ from pate_jax.mechanisms.crowds import (
 )
 from pate_jax.runs import ledger
 from pate_jax.runs.crowds import public_side
-from pate_jax.runs.crowds.inputs import HELD_OUT, compares, is_candidate, told
+from pate_jax.runs.crowds.inputs import HELD_OUT, Crowd, compares, is_candidate, told
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import CrowdLine
+from pate_jax.runs.record import CROWD, STEPS
 from pate_jax.runs.settings import CrowdChoice
 from pate_jax.system import storage
 
@@ -100,6 +103,32 @@ def planned(run: RunDirectory) -> int:
     if not run.public_side.exists():
         return 1
     return public_side.steps_in(public_side.read(run.public_side))
+
+
+def agreed(crowd: Crowd) -> int:
+    """How many tables a run releases, recorded with its settings, where a repeated command finds them."""
+    made = crowd.at(1).plan.steps
+    if crowd.choice.voters == "sums":
+        crowd.run.record.agree(STEPS, recorded(made))
+    return 1 if made is None else made.number
+
+
+def recorded(made: Steps | None) -> dict[str, float]:
+    """What the settings of a run say of its steps.
+
+    >>> recorded(None)
+    {'number': 1}
+    """
+    return {"number": 1} if made is None else {"number": made.number, "strength": made.strength}
+
+
+def as_begun(run: RunDirectory, wanted: CrowdChoice) -> CrowdChoice:
+    """A choice without the number of steps that the run has chosen by itself, as its config.toml names it."""
+    stages = run.record.stages()
+    by_rule = stages.get(CROWD, {}).get("steps") is None
+    if by_rule and wanted.steps is not None and wanted.steps == stages.get(STEPS, {}).get("number"):
+        return replace(wanted, steps=None)
+    return wanted
 
 
 def held_out(run: RunDirectory) -> int:

@@ -130,6 +130,9 @@ def _bought(statement: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
         return f"Labels: of all {facts['queries']:,} public inputs, from one noisy table; right: {right}."
     chosen = f", chosen by {facts['selection']}" if facts.get("selection") else ""
     right = _share(facts.get("label_accuracy"), "no public labels to compare them with")
+    if facts.get("counts"):
+        asked = statement["asked"]
+        return f"Bought: all noisy counts of {asked:,} queries{chosen}; right are of the largest: {right}."
     return f"Labels bought: {statement['answered']} of {statement['asked']} asked{chosen}; right: {right}."
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pate_jax.crowd.steps import Steps
 from pate_jax.runs.report import words
 
 _SPACES = {
@@ -84,15 +85,11 @@ def steps(facts: Mapping[str, Any]) -> list[str]:
     return [f"Their sums were released in {made} steps, each at the weights so far, along {wide} directions."]
 
 
-def steps_planned(number: int, directions: int, noise: float) -> str:
-    """The plan's line about steps.
-
-    >>> steps_planned(8, 200, 4000.0)
-    '8 steps in 200 directions, with noise of scale 4,000 in each: as many as noise leaves room for'
-    """
+def steps_planned(made: Steps) -> str:
+    """The plan's line about steps."""
     return (
-        f"{number} steps in {directions:,} directions, with noise of scale {noise:,.0f} in each: as many as "
-        "noise leaves room for"
+        f"{made.number} steps in {len(made.space.variances):,} directions, whitened down to "
+        f"{made.strength:g} of the largest variance, with noise of scale {made.release.sigma:,.0f} in each"
     )
 
 

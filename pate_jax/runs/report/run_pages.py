@@ -106,8 +106,10 @@ def consensus(votes: np.ndarray, answered: np.ndarray) -> bytes:
 
 
 def costs(mechanism: AnyMechanism, votes: np.ndarray, delta: float, rule: Rule) -> list[tuple[str, bytes]]:
-    """The pictures of what each query costs; none of stable answers, whose cost is the whole list's."""
-    if isinstance(mechanism, StableAnswers):
+    """The pictures of what each query costs; none of stable answers, whose cost is the whole list's, nor of
+    noisy counts, whose queries cost the same.
+    """
+    if isinstance(mechanism, StableAnswers) or mechanism.releases_counts:
         return []
     titles = (CUMULATIVE, BY_CONSENSUS, SPLIT)
     return list(zip(titles, plots.every(mechanism, votes, delta, rule=rule), strict=True))
@@ -139,7 +141,8 @@ def sentences(results: Mapping[str, Any]) -> list[str]:
     if results.get("cutoff") is not None:
         lines.append(_ended(asked - answered, results["cutoff"]))
     if results["label_accuracy"] is not None:
-        lines.append(f"{results['label_accuracy']:.1%} of the answers are right.")
+        what = "largest noisy counts" if results.get("counts") else "answers"
+        lines.append(f"{results['label_accuracy']:.1%} of the {what} are right.")
     by_query = results.get("cutoff") is None  # a list of stable answers is charged as a whole
     return lines + words.near(asked, results.get("near"), charged=by_query) + words.learned(results)
 

@@ -1,15 +1,18 @@
-"""Records that vote by themselves, in one round: by neighbours, or by sums."""
+"""Records that vote by themselves, as a run of theirs would: by neighbours, or by sums in steps."""
 
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from pate_jax import crowd
 from pate_jax.accounting.exact import counts
 from pate_jax.aggregate.crowds import noisy_table
-from pate_jax.crowd import shares
+from pate_jax.crowd import shares, slope, steps
+from pate_jax.crowd.classifier import Linear
 from pate_jax.crowd.plan import Plan
+from pate_jax.crowd.step_choice import stepped
+from pate_jax.crowd.vectors import Scaling
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
 from pate_jax.runs.crowds.answers import soft
@@ -23,17 +26,21 @@ Table = Int[np.ndarray, "row column"]
 
 def plan(kind: crowd.Kind, ground: Ground, epsilon: float) -> Plan:
     """The plan of a run at this epsilon; its cost is computed anew."""
-    made = crowd.plan(
-        kind,
-        *ground.wide,
-        voters=ground.records,
-        classes=ground.dataset.classes,
-        mu=counts.mu_for(epsilon, ground.delta),
-    )
-    cost = counts.epsilon([made.release], ground.delta)
+    voters, mu = ground.records, counts.mu_for(epsilon, ground.delta)
+    if kind == "sums":
+        made = stepped(*ground.wide, voters=voters, classes=ground.dataset.classes, mu=mu)
+    else:
+        made = crowd.plan(kind, *ground.wide, voters=voters, classes=ground.dataset.classes, mu=mu)
+    cost = spent(made, ground)
     if cost > epsilon:
         raise PateError(f"epsilon={epsilon:g} is below the {cost:g} that {made.release} costs: raise it")
     return made
+
+
+def spent(made: Plan, ground: Ground) -> float:
+    """What all tables of a plan cost."""
+    more = [] if made.steps is None else [made.steps.release] * (made.steps.number - 1)
+    return counts.epsilon([made.release, *more], ground.delta)
 
 
 def by_sums(ground: Ground, draw: Draw) -> Outcome:
@@ -42,9 +49,34 @@ def by_sums(ground: Ground, draw: Draw) -> Outcome:
         return whole_run.by_sums(ground, draw)
     made = plan("sums", ground, draw.epsilon)
     noisy = noisy_table(made.release, summed(made, ground), key=draw.noise_key("sums")).values
-    found = shares.of_sums(noisy, made, ground.wide.pool, ground.records, ground.tested)
-    settings = {"directions": made.release.shape[1] - 1, "sigma": round(made.release.sigma, 1)}
-    return Outcome(found.probabilities.argmax(1), counts.epsilon([made.release], ground.delta), settings)
+    model = shares.classifier_of(noisy, made, ground.wide.pool, ground.records)
+    first = made if made.steps is None else made.steps
+    settings = {"directions": len(first.space.variances), "sigma": round(first.release.sigma, 1)}
+    if made.steps is None:
+        found = model.judged(_seen(made.scaling, ground.tested))
+    else:
+        found = after_steps(made.steps, model, _seen(made.scaling, ground.wide.pool), ground, draw)
+        settings |= {"steps": made.steps.number}
+    return Outcome(found.argmax(1), spent(made, ground), settings)
+
+
+def after_steps(
+    made: steps.Steps, model: Linear, first: Int[np.ndarray, "pool entries"], ground: Ground, draw: Draw
+) -> Float[np.ndarray, "test classes"]:
+    """What the classifier says of the test rows after all steps behind the first table's."""
+    private, pool, tested = (
+        _seen(made.scaling, places) for places in (ground.places, ground.wide.pool, ground.tested)
+    )
+
+    def ask(step: int, weights: slope.Weights) -> Table:
+        exact = slope.gradients(private, ground.labels, None, weights, made.release)
+        return noisy_table(made.release, exact, key=draw.noise_key(f"sums, step {step}")).values
+
+    return steps.probabilities(steps.taken(made, model, first, pool, ask), tested)
+
+
+def _seen(scaling: Scaling, places: Int[np.ndarray, "n directions"]) -> Int[np.ndarray, "n entries"]:
+    return crowd.vectors(scaling, places[:, : len(scaling.weights)])
 
 
 def by_neighbours(ground: Ground, draw: Draw) -> Outcome:

@@ -1,7 +1,9 @@
 """A mutation is a known mistake, how it gets into a copy of the pipeline, and the check that must catch it.
 
 A check is called twice: with nothing changed it must find nothing, and with the mistake in place it must find
-something, for the reason that is stated. What was tried and caught is printed when the tests end.
+something, for the reason that is stated. Tests that are named as they stand in their own file, without
+arguments of a mutation's choice, run there with nothing changed, and are not called here for that again. What
+was tried and caught is printed when the tests end.
 """
 
 import contextlib
@@ -15,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import hypothesis
 import mpmath
 import pytest
 
@@ -82,7 +85,7 @@ def case(mistake: str, inject: Callable[[Patch], None], check: Check, because: s
 
 def is_caught(mutation: Mutation, folder: Path) -> None:
     """Check, inject, check again."""
-    if id(mutation.check) not in _CLEAN:
+    if id(mutation.check) not in _CLEAN and not getattr(mutation.check, "runs_by_itself", False):
         with Patch.context() as patch:
             assert mutation.check(patch, folder / "clean") == []
         _CLEAN.add(id(mutation.check))
@@ -129,7 +132,8 @@ def fails(*tests: Callable[[], object]) -> Check:
         found = []
         for test in tests:
             try:
-                with mpmath.workdps(getattr(sys.modules[_inner(test).__module__], "DIGITS", 50)):
+                digits = getattr(sys.modules[_inner(test).__module__], "DIGITS", 50)
+                with mpmath.workdps(digits), _until_it_fails(_inner(test)):
                     test()
             except FAILURES as error:
                 found.append(
@@ -137,7 +141,32 @@ def fails(*tests: Callable[[], object]) -> Check:
                 )
         return found
 
+    check.runs_by_itself = all(map(_is_whole, tests))
     return check
+
+
+def _is_whole(test: Callable) -> bool:
+    """Whether the default tests call exactly this: a test of a module, without arguments or marks."""
+    if not inspect.isfunction(test) or not test.__name__.startswith("test_"):
+        return False
+    home = sys.modules[test.__module__]
+    marked = hasattr(test, "pytestmark") or hasattr(home, "pytestmark")
+    return vars(home).get(test.__name__) is test and not marked and not inspect.signature(test).parameters
+
+
+@contextlib.contextmanager
+def _until_it_fails(test: Callable):
+    """A property ends at its first counterexample: nobody looks for a smaller one, or for others."""
+    name, phases = "_hypothesis_internal_use_settings", (hypothesis.Phase.explicit, hypothesis.Phase.generate)
+    given = getattr(test, name, None)
+    if given is None:
+        yield
+        return
+    setattr(test, name, hypothesis.settings(given, phases=phases, report_multiple_bugs=False))
+    try:
+        yield
+    finally:
+        setattr(test, name, given)
 
 
 def _inner(test) -> Callable:

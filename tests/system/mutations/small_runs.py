@@ -10,7 +10,7 @@ import test_stable_runs
 from pate_jax import voting
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import DiscreteGaussianMax
+from pate_jax.mechanisms import DiscreteGaussianMax, GaussianHistogram
 from pate_jax.runs import batches, chain, pipeline, register, reservation, stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
@@ -20,7 +20,7 @@ MECHANISM = DiscreteGaussianMax(6.0)
 TEACHER = TeacherConfig(net="table", epochs=1, min_steps=3, batch_size=8, devices=1)
 
 
-def answered(folder, first=30, again=0):
+def answered(folder, first=30, again=0, mechanism=MECHANISM):
     """Two batches of votes made elsewhere, of little consensus; `again` inputs occur in both."""
     run, random = RunDirectory(folder), np.random.default_rng(3)
     with run.writing():
@@ -28,8 +28,24 @@ def answered(folder, first=30, again=0):
             ids = np.array([f"pool-{shift + row}" for row in range(first)])
             votes = random.multinomial(50, [0.4, 0.35, 0.25], size=first)
             batches.adopt(run, voting.Votes(votes, ids=ids), None, more=batch > 0, relation="record")
-            batches.answer(run, MECHANISM, 20.0, 1e-5)
+            batches.answer(run, mechanism, 20.0, 1e-5)
         stages.account(run)
+    return run
+
+
+def counted(folder):
+    """The same votes, answered by whole rows of noisy counts."""
+    return answered(folder, mechanism=GaussianHistogram(6.0))
+
+
+def counted_once(folder):
+    """One list of rows of noisy counts, without a budget."""
+    run = RunDirectory(folder)
+    with run.writing():
+        votes = voting.Votes(np.full((30, 3), 20), ids=np.array([f"pool-{row}" for row in range(30)]))
+        batches.adopt(run, votes, None, relation="record")
+        batches.answer(run, GaussianHistogram(12.0))
+        stages.account(run, 1e-5)
     return run
 
 

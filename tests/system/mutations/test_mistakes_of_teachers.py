@@ -189,7 +189,7 @@ def one_seed(real):
 
 
 def same_net(teacher):
-    """The collectives and the changed shard, on eight fake devices."""
+    """The changed shard, on so many fake devices."""
     return fails(partial(test_separation.test_a_changed_shard_moves_its_own_teacher_only, *teacher))
 
 

@@ -15,7 +15,6 @@ from pate_jax.accounting.bounds import (
     argmax_worst_case,
     joint_worst_case,
     laplace_worst_case,
-    lone_leader,
     moved_vote,
 )
 from pate_jax.mechanisms import Noise
@@ -66,7 +65,7 @@ MISTAKES = [
     case(
         "others of a lone leader that have no votes",
         source(
-            lone_leader,
+            joint_worst_case,
             "_best_reaches",
             "place[:, None, :] - votes[:, :, None]",
             "place[:, None, :] + 0 * votes[:, :, None]",
@@ -76,19 +75,19 @@ MISTAKES = [
     ),
     case(
         "only one of the others whose noise counts",
-        source(lone_leader, "_best_reaches", "max(others - 1, 0)", "0"),
+        source(joint_worst_case, "_best_reaches", "max(others - 1, 0)", "0"),
         SPLITS,
         "no_split_of_the_votes",
     ),
     case(
         "a lone leader that is ahead by all its votes",
-        source(lone_leader, "_means", "2 * leader - teachers", "leader"),
+        source(joint_worst_case, "_means", "2 * leader - teachers", "leader"),
         LONE,
         "no_lone_leader",
     ),
     case(
         "the two directions of a lone leader's cost exchanged",
-        source(lone_leader, "_means", "for cells in found.cells", "for cells in found.cells[::-1]"),
+        source(joint_worst_case, "_means", "for cells in found.cells", "for cells in found.cells[::-1]"),
         LONE,
         "no_lone_leader",
     ),
