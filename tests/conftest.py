@@ -19,6 +19,11 @@ import timings
 CACHE = Path(__file__).parents[1] / ".jax_cache"
 bytecode.keep(CACHE / "bytecode")
 
+# Tests write some 30,000 small files and remove them again, which a disk takes half a minute for.
+MEMORY, ROOM = Path("/dev/shm"), 4 << 30
+if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM:
+    os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
+
 # XLA_FLAGS=--xla_force_host_platform_device_count=8 gives the tests the compiler as users have it.
 if "XLA_FLAGS" not in os.environ:
     os.environ["XLA_FLAGS"] = quick_compiler.flags()
@@ -37,7 +42,7 @@ os.fsync = lambda _: (
 gc.set_threshold(50_000, 20, 100)  # looking for garbage among what tracing makes takes a sixth of the time
 
 shapes.install()
-forgetting.install(forgetting.all_figures)
+forgetting.install()
 
 # A shell that starts the tests in the background lets them ignore Ctrl-C, and their children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

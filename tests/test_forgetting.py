@@ -1,5 +1,6 @@
 """A patch of what figures follow from lets them be forgotten, and no other patch does."""
 
+import importlib
 import math
 import re
 from pathlib import Path
@@ -9,11 +10,12 @@ import pytest
 
 from pate_jax import accounting
 from pate_jax.accounting import figures
-from pate_jax.accounting.bounds import argmax_worst_case
-from pate_jax.mechanisms import GNMax
+from pate_jax.accounting.bounds import argmax_worst_case, moved_vote
+from pate_jax.mechanisms import GNMax, Noise
 from pate_jax.runs import stages
-from pate_jax.system import headcount, storage
+from pate_jax.system import progress, storage
 
+statement = importlib.import_module("pate_jax.accounting.statement")  # there is a function of that name
 BELOW, ABOVE = "pate_jax.accounting.bounds.threshold.TAIL", "pate_jax.runs.stages.TAIL"
 
 
@@ -22,7 +24,7 @@ def kept():
     return figures.proved_for.cache_info().currsize
 
 
-@pytest.mark.parametrize("place", [argmax_worst_case, GNMax, math, headcount, BELOW])
+@pytest.mark.parametrize("place", [argmax_worst_case, GNMax, math, progress, BELOW])
 def test_a_patch_below_figures_forgets_them_twice(place):
     named = (place,) if isinstance(place, str) else (place, "TAIL")
     assert kept()
@@ -41,6 +43,15 @@ def test_a_patch_above_them_does_not(place):
         patch.setattr(*named, 1, raising=False)
         assert kept() == before
     assert kept() == before
+
+
+@pytest.mark.parametrize(("place", "left"), [(statement, 1), (moved_vote, 0), (Noise, 0)])
+def test_only_what_needs_the_patched_module_is_forgotten(place, left):
+    argmax_worst_case.shares.cache_clear()
+    argmax_worst_case.shares(Noise("discrete_gaussian", 1.0))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(place, "TAIL", 1, raising=False)
+        assert argmax_worst_case.shares.cache_info().currsize == left
 
 
 def test_the_accountant_imports_from_these_rooms_alone():

@@ -29,7 +29,7 @@ import dataclasses
 import math
 from dataclasses import dataclass
 from numbers import Real
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal, cast, get_args
 
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.descriptions import ROUNDED_SCALES, Noise
@@ -245,7 +245,7 @@ def from_dict(description: object) -> CrowdRelease:
     >>> from_dict(to_dict(release)) == release
     True
     """
-    return described(description, BY_NAME, "release")
+    return cast(CrowdRelease, described(description, BY_NAME, "release"))
 
 
 def _check(release: NeighbourCounts | ClassSums | Comparison | _Number, classes: int) -> None:

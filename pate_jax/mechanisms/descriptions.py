@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, get_args
+from typing import ClassVar, Literal, NamedTuple, cast, get_args
 
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.numerals import described, settle_numbers
@@ -364,4 +364,4 @@ def from_dict(description: Mapping[str, object]) -> Mechanism:
     >>> from_dict({'name': 'lnmax', 'scale': 20.0})
     LNMax(scale=20.0)
     """
-    return described(description, BY_NAME, "mechanism")
+    return cast(Mechanism, described(description, BY_NAME, "mechanism"))

@@ -17,7 +17,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -84,7 +84,7 @@ def from_dict(description: Mapping[str, Any]) -> AnyMechanism:
     >>> from_dict({"name": "stable-answers", "threshold": 40, "scale": 3.0, "cutoff": 1}).cutoff
     1
     """
-    return described(description, BY_NAME, "mechanism")
+    return cast(AnyMechanism, described(description, BY_NAME, "mechanism"))
 
 
 def distance(votes: ArrayLike) -> NDArray[np.int64]:

@@ -3,11 +3,14 @@
 Jobs come by standard input as those of `forks` do: the folder, and for each party its faults. Beside those
 there, a fault is a `call`: the number of the system call of `storage` at which the party dies, in the middle
 of it if `half`. What a party brings to the sum is kept in NAME.brought. Noise is drawn here by NumPy from the
-same stream and secret, since a forked process cannot begin JAX quickly.
+same stream and secret, since a forked process cannot begin JAX quickly. With `patience` a party waits for so
+many seconds at most for those who do not come.
 """
 
+import math
 import os
 import signal
+from functools import partialmethod
 from pathlib import Path
 
 import forks
@@ -16,7 +19,7 @@ from test_crash import Mortal, kill_me
 
 from pate_jax import cli
 from pate_jax.cli import party as _  # noqa: F401
-from pate_jax.parties import ranges
+from pate_jax.parties import connections, ranges
 from pate_jax.runs.parties import ballot, ledger
 from pate_jax.system import storage
 
@@ -35,6 +38,8 @@ def join(folder, name, faults):
         os.dup2(said, stream)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     forks.break_it(faults)
+    longest = faults.get("patience", math.inf)
+    connections.Hub.until = partialmethod(patient, connections.Hub.until, longest)
     storage.os = Mortal(faults.get("call"), faults.get("half", False), kill_me)
     ballot.streams.key = lambda run, stream: run.secret.derive(stream)
     ballot.share = lambda of, shape, *, key: draw(key, shape)
@@ -48,6 +53,11 @@ def join(folder, name, faults):
     finally:
         Path(f"{name}.calls").write_text(f"{len(storage.os.calls)} {forks.Sends.number}")
     return 0
+
+
+def patient(hub, until, most, reached, seconds):
+    """Wait as `Hub.until` does, but no longer than that."""
+    return until(hub, reached, min(seconds, most))
 
 
 def draw(key, shape):

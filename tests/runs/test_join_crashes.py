@@ -35,9 +35,10 @@ class Study:
         shutil.rmtree(self.folder)
         shutil.copytree(self.kept, self.folder)
 
-    def vote(self, **faults):
+    def vote(self, patience=60.0, **faults):
         """The exit code of each party's command."""
-        ended = self.forks.ended(self.folder, {name: faults.get(name, {}) for name in files.NAMES})
+        each = {name: {"patience": patience, **faults.get(name, {})} for name in files.NAMES}
+        ended = self.forks.ended(self.folder, each)
         return [ended[name] for name in files.NAMES]
 
     def said(self, name):
@@ -70,9 +71,9 @@ def _anew(study, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", joins.state_of(study.folder, "north"))
 
 
-def killed_and_repeated(study, fault, code=-9):
+def killed_and_repeated(study, fault, code=-9, patience=60.0):
     """North ends early, and all repeat the command: one charge, one ballot, one noise, one result."""
-    first = study.vote(north=fault)
+    first = study.vote(patience, north=fault)
     assert first[1] == code, study.said("north")
     opened = [study.table(name) for name in files.NAMES if "opened" in study.lines(name)]
     again = study.vote()
@@ -87,7 +88,7 @@ def killed_and_repeated(study, fault, code=-9):
 
 @pytest.mark.parametrize("fault", [{"die": 9}, {"die": 20}, {"call": 40}, {"call": 60, "half": True}])
 def test_killed_a_party_repeats_the_vote_with_the_same_numbers(fault, study):
-    killed_and_repeated(study, fault)
+    killed_and_repeated(study, fault, patience=1.0 if "call" in fault else 60.0)  # these die before they meet
 
 
 @pytest.mark.long
@@ -133,7 +134,7 @@ def begun(book, limit=10.0):
 def test_a_party_is_entered_before_it_votes_and_counted_once(study, capsys):
     book = begun(study.folder / "register.jsonl")
     words = {"words": ["--register", str(book)]}
-    first = study.vote(north={**words, "die": 1})  # before anything is sent
+    first = study.vote(1.0, north={**words, "die": 1})  # before anything is sent
     assert first[1] == -9 and study.lines("north") == ["charge"] and spent(book, capsys) > 0
     once = spent(book, capsys)
     assert study.vote(north=words) == [0, 0, 0] and spent(book, capsys) == once
@@ -149,7 +150,7 @@ def spent(book, capsys):
 
 def test_a_limit_stops_a_party_before_anything_is_sent(study):
     book = begun(study.folder / "register.jsonl", limit=0.5)
-    assert study.vote(north={"words": ["--register", str(book)]}) == [2, 2, 2]
+    assert study.vote(1.0, north={"words": ["--register", str(book)]}) == [2, 2, 2]
     assert "limit of epsilon 0.5" in study.said("north") and "north did not come" in study.said("east")
     assert study.lines("north") == [] and not study.brought("north")
     assert (study.folder / "north.calls").read_text().split()[1] == "0"  # messages

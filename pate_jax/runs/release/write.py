@@ -12,8 +12,9 @@ from typing import Any
 
 from pate_jax.accounting.statement import NOT_PRIVATE
 from pate_jax.data import forms
+from pate_jax.runs import measured
 from pate_jax.runs.release.check import predictor
-from pate_jax.runs.report import crowd_words, words
+from pate_jax.runs.report import bought, crowd_words, measures_page, words
 from pate_jax.student import Student
 from pate_jax.system import storage
 
@@ -24,7 +25,7 @@ def write(folder: Path, student: Student, statement: Mapping[str, Any], facts: M
     `facts` tells what the card says of the run: private, data, teachers, student_accuracy, and, where known,
     method, selection, label_accuracy and attacked.
     """
-    home = folder / "student"
+    home, facts = folder / "student", measured.published(facts)
     student.save(home)
     storage.write_json(folder / "statement.json", "statement", statement)
     storage.write_json(home / "statement.json", "statement", statement)
@@ -47,6 +48,8 @@ def model_card(student: Student, statement: Mapping[str, Any], facts: Mapping[st
         f"Data: {facts['data']}.",
         _bought(statement, facts),
         f"Accuracy on public test data: {_measured(facts)}.",
+        *measures_page.told(facts),
+        *bought.told(facts),
         f"Inputs: {_takes(student)}.",
         f"Net: {json.dumps(student.description)}; {_size(student):,} parameters.",
     ]
@@ -103,7 +106,8 @@ Needs NumPy only, and no file but those in this folder:
 
     python predict.py inputs.npz --out labels.csv
 
-With pate_jax: `pate predict FOLDER inputs.npz`, or `pate_jax.Student.load(FOLDER)(inputs)` for probabilities.
+With pate_jax: `pate predict FOLDER inputs.npz`, or `pate_jax.Student.load(FOLDER).predict_proba(inputs)`,
+which takes a data frame, columns by name, an array or a file.
 """
 
 
