@@ -36,7 +36,6 @@ from pate_jax.accounting.exact import argmax_law, counts, divergence, nodes
 from pate_jax.accounting.exact.groups import Groups
 from pate_jax.mechanisms import ConfidentGNMax, GNMax, GumbelMax, LNMax, Noise
 
-
 STATEMENT = sys.modules[accounting.Statement.__module__]  # the room has a function of that name
 
 
