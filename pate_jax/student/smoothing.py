@@ -50,7 +50,8 @@ class Soft(NamedTuple):
 
     def part(self, places: np.ndarray) -> Soft:
         """Some of the answers; the weights stay as they are."""
-        return Soft(*(None if each is None else each[places] for each in self))
+        plain, noise = (None if each is None else each[places] for each in self[2:])
+        return Soft(self.targets[places], self.weights[places], plain, noise)
 
 
 def smoothed(
