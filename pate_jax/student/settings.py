@@ -242,7 +242,7 @@ class FixMatch(FromPool, Aligned):
 
 @dataclass(frozen=True)
 class Ridge(Settings):
-    """Least squares: on likeness to answered inputs, which the student holds, or on a table's columns."""
+    """Least squares: on likeness to public inputs, which the student holds, or on a table's columns."""
 
     method: str = field(default="ridge", init=False)
     tables: ClassVar[Recipe | None] = {}

@@ -56,7 +56,7 @@ def model_card(student: Student, statement: Mapping[str, Any], facts: Mapping[st
     shapes = student.shapes()
     examples = shapes.get("examples", shapes.get("patches/examples"))
     if examples is not None:
-        lines.append(f"Holds {examples[0]:,} of the public inputs, those that were answered, as they are.")
+        lines.append(f"Holds {examples[0]:,} of the public inputs as they are.")
     if facts.get("others"):
         lines.append(str(facts["others"]))
     if facts.get("attacked"):
