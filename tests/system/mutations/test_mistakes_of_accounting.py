@@ -312,7 +312,7 @@ PUBLISHED = [
     case(
         "a printed epsilon rounded down",
         source(
-            sys.modules[Statement.__module__],
+            STATEMENTS,
             "rounded_up",
             "math.ceil(epsilon * 1e4)",
             "math.floor(epsilon * 1e4)",
