@@ -34,10 +34,9 @@ from pate_jax.accounting.bounds import gnmax as gaussian
 from pate_jax.accounting.bounds import laplace, leading_counts, worst_reading
 from pate_jax.accounting.exact import argmax_law, counts, divergence, nodes
 from pate_jax.accounting.exact.groups import Groups
-from pate_jax.accounting.statement import Statement
 from pate_jax.mechanisms import ConfidentGNMax, GNMax, GumbelMax, LNMax, Noise
 
-STATEMENTS = sys.modules[Statement.__module__]
+STATEMENT = sys.modules[accounting.Statement.__module__]  # the room has a function of that name
 
 
 def of_the_statement(test):
@@ -312,7 +311,7 @@ PUBLISHED = [
     case(
         "a printed epsilon rounded down",
         source(
-            STATEMENTS,
+            STATEMENT,
             "rounded_up",
             "math.ceil(epsilon * 1e4)",
             "math.floor(epsilon * 1e4)",
