@@ -27,6 +27,7 @@ from pate_jax.data import Dataset
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax, Mechanism
 from pate_jax.models import Model
+from pate_jax.models.graph import Entries, Graph, graph, spread
 from pate_jax.runs import stand_ins, teacher_votes
 from pate_jax.runs.inputs import seen_by, teachers_net
 from pate_jax.runs.teacher_votes import CONFIG, Parts
@@ -41,8 +42,6 @@ _DRAWS = (2, 8)  # of the noise, at least and at most
 _NEARLY = 0.98  # of the best student's share: plans above it are as good, and the surest is taken
 _FOUR_OF_FIVE = 1.28  # standard deviations
 _SIGNAL = 0.1  # of answers, between chance and all right, below which they teach nothing
-
-Entries = stand_ins.Entries
 
 
 class NoUse(PateError):
@@ -167,7 +166,7 @@ class _Judged(NamedTuple):
 
     public: Entries
     judges: Entries
-    near: stand_ins.Graph  # of the former and the latter, in this order
+    near: Graph  # of the former and the latter, in this order
     truth: Int[np.ndarray, "judged labels"]
 
     @classmethod
@@ -175,7 +174,7 @@ class _Judged(NamedTuple):
         """All of them by the roles of a rehearsal."""
         public, judges = entries[roles.public], entries[roles.judges]
         truth = np.stack([each[roles.judges] for each in labels], 1)
-        return cls(public, judges, stand_ins.graph(np.concatenate([public, judges])), truth)
+        return cls(public, judges, graph(np.concatenate([public, judges])), truth)
 
     def right(
         self, rows: Int[np.ndarray, " query"], told: Float[np.ndarray, "plans draws labels query classes"]
@@ -185,7 +184,7 @@ class _Judged(NamedTuple):
         there = len(self.public) + np.arange(len(self.judges))
         both = (
             stand_ins.ridge(self.public[rows], wide, self.judges),
-            stand_ins.spread(self.near, rows, wide, there),
+            spread(self.near, rows, wide, there),
         )
         shape = len(there), *told.shape[:3]
         wanted = self.truth[:, None, None, :]

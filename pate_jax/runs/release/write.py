@@ -135,8 +135,8 @@ def _bought(statement: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     chosen = f", chosen by {facts['selection']}" if facts.get("selection") else ""
     right = _share(facts.get("label_accuracy"), "no public labels to compare them with")
     if facts.get("counts"):
-        asked = statement["asked"]
-        return f"Bought: all noisy counts of {asked:,} queries{chosen}; right are of the largest: {right}."
+        of = f"{statement['answered']} of {statement['asked']} asked"
+        return f"Bought: all noisy counts, for {of}{chosen}; right are of the largest: {right}."
     return f"Labels bought: {statement['answered']} of {statement['asked']} asked{chosen}; right: {right}."
 
 
