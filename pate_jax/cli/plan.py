@@ -167,7 +167,7 @@ class _Wish(NamedTuple):
 
 def _tell_of_all(wish: _Wish, json: bool) -> None:
     from pate_jax.accounting.inputs import check_delta
-    from pate_jax.runs import every_kind
+    from pate_jax.runs import every_kind, public_labels
 
     check_delta(wish.delta)
     if not 0 < wish.epsilon < float("inf"):
@@ -187,9 +187,9 @@ def _tell_of_all(wish: _Wish, json: bool) -> None:
         print(f"  {name:<25} {one.text()}")
     if found.refused:
         print(f"  {'teachers':<25} none: {found.refused}")
-    print(
-        f"\nThe most frequent class alone: {next(iter(found.expected.values())).majority:.0%}.\n\n{command}"
-    )
+    print(f"\nThe most frequent class alone: {next(iter(found.expected.values())).majority:.0%}.")
+    alone = public_labels.sentence(pool)
+    print(f"{alone}\n\n{command}" if alone else f"\n{command}")
 
 
 def _number(classes: int | str | None) -> int:

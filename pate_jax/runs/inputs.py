@@ -17,7 +17,7 @@ from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError, SharedInputs
 from pate_jax.models import patches, spaces
 from pate_jax.models.spaces import likeness
-from pate_jax.runs import public_part
+from pate_jax.runs import measured, public_part
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.record import RECORDS, refuse_crowd
 from pate_jax.runs.settings import DataChoice, PartitionChoice
@@ -122,7 +122,13 @@ def same_records(run: RunDirectory, dataset: data.Dataset) -> dict[str, str]:
 
 
 def open_data(choice: DataChoice) -> data.Dataset:
-    """Load the chosen data set."""
+    """Load the chosen data set, and check what is to be measured on it."""
+    found = _opened(choice)
+    measured.check(found, choice.positive, choice.by_group)
+    return found
+
+
+def _opened(choice: DataChoice) -> data.Dataset:
     if choice.private is None or choice.public is None:
         if isinstance(choice.classes, str):
             raise PateError(f"--classes {choice.classes} names the classes of your own files: give --private")

@@ -10,6 +10,7 @@ from pate_jax.runs import (
     config_file,
     crowds,
     processes,
+    public_labels,
     registration,
     reservation,
     stages,
@@ -58,6 +59,7 @@ def run(config: RunConfig) -> dict[str, Any]:
             net,
             settled.opened or opened,
         )
+        public_labels.say(inputs.dataset)
         config_file.write(run.config, replace(config, voters="teachers", mechanism=mechanism), settled.said)
         reservation.before_training(inputs, config, mechanism)
         progress.say(_trained(stages.train(inputs)))

@@ -59,6 +59,13 @@ class DataChoice:
     """Your own public inputs; labels, if any, judge which voters suit them, and measure: they are public."""
     test: Path | None = None
     """Your own public labelled test part, to measure the student."""
+    test_is_private: bool = False
+    """Declare that the test rows are private records too: what is measured on them stays on your own page."""
+    positive: str | None = None
+    """The outcome, of two classes, whose probabilities are judged (AUROC, thresholds, calibration); unset:
+    the rarer one of the test part."""
+    by_group: str | None = None
+    """Column of categories or codes by whose values the student is judged too, such as sex."""
     label_column: str | None = None
     """Column of a table that holds the label."""
     id_column: str | None = None

@@ -16,6 +16,7 @@ from pate_jax.runs import (
     budget,
     ledger,
     limits,
+    measured,
     public_part,
     queries,
     registration,
@@ -290,8 +291,7 @@ def teach(
         "selection": _selection(run),
         "near": queries.near(dataset, asked),
         "label_accuracy": None if right is None else float(right[answers.answered].mean()),
-        "student_accuracy": seen.accuracy(found),
-        "seen": seen.facts(found, dataset.class_names),
+        **measured.results(found, dataset, run.record.stages().get("data", {})),
     }
     storage.write_json(run.sheet, SHEET, sheet.made(dataset, asked, answers, seen.pool(learned, dataset)))
     write.write(run.release, learned, statement, results)

@@ -28,7 +28,7 @@ from pate_jax.baselines.dpsgd.settings import LINEAR, Settings, choose
 from pate_jax.data import Dataset, relation
 from pate_jax.errors import PateError
 from pate_jax.models import names
-from pate_jax.runs import budget, chain, public_part, publication, registration, streams, trials
+from pate_jax.runs import budget, chain, measured, public_part, publication, registration, streams, trials
 from pate_jax.runs.baselines import report, tasks
 from pate_jax.runs.baselines.tasks import Task, parameters, planned, records, spending, stream, training_of
 from pate_jax.runs.directory import RunDirectory
@@ -259,8 +259,7 @@ def _results(run: RunDirectory, task: Task, learned: Student) -> Mapping[str, An
         "others": registration.published(run),
         "method": "dpsgd",
         "steps": task.settings.steps,
-        "student_accuracy": seen.accuracy(found),
-        "seen": seen.facts(found, dataset.class_names),
+        **measured.results(found, dataset, run.record.stages().get("data", {})),
     }
 
 

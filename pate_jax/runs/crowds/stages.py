@@ -11,7 +11,7 @@ from pate_jax.accounting.crowd_statement import CrowdStatement
 from pate_jax.crowd import shares
 from pate_jax.data import relation
 from pate_jax.errors import PateError
-from pate_jax.runs import budget, ledger, public_part, queries, registration, trials
+from pate_jax.runs import budget, ledger, measured, public_part, queries, registration, trials
 from pate_jax.runs import stages as shared
 from pate_jax.runs.crowds import answers, comparison, processes, rivals, steps, students
 from pate_jax.runs.crowds import inputs as crowd_inputs
@@ -148,8 +148,7 @@ def teach(run: RunDirectory, config: student.StudentConfig, crowd: Crowd | None 
         "planned": run.record.stages().get(PLANNED, {}).get("at", []),
         "doubt": doubt,
         "label_accuracy": None if right is None else float(right.mean()),
-        "student_accuracy": seen.accuracy(found),
-        "seen": seen.facts(found, dataset.class_names),
+        **measured.results(found, dataset, run.record.stages().get("data", {})),
     }
     storage.write_json(
         run.sheet, shared.SHEET, sheet.made(dataset, asked, given, seen.pool(learned, dataset))

@@ -12,7 +12,7 @@ from pate_jax.crowd.shares import classifier_of, of_counts, of_sums, weight
 from pate_jax.data import Dataset, Part, relation
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
-from pate_jax.runs import registration, trials
+from pate_jax.runs import measured, registration, trials
 from pate_jax.runs import students as training
 from pate_jax.runs.crowds.answers import soft
 from pate_jax.runs.directory import RunDirectory
@@ -149,6 +149,5 @@ def _results(
         "others": registration.published(member.run),
         "method": method,
         "label_accuracy": None if right is None else float(right[answered].mean()),
-        "student_accuracy": seen.accuracy(found),
-        "seen": seen.facts(found, dataset.class_names),
+        **measured.results(found, dataset, member.run.record.stages().get("data", {})),
     }

@@ -12,8 +12,9 @@ from typing import Any
 
 from pate_jax.accounting.statement import NOT_PRIVATE
 from pate_jax.data import forms
+from pate_jax.runs import measured
 from pate_jax.runs.release.check import predictor
-from pate_jax.runs.report import crowd_words, words
+from pate_jax.runs.report import bought, crowd_words, measures_page, words
 from pate_jax.student import Student
 from pate_jax.system import storage
 
@@ -24,7 +25,7 @@ def write(folder: Path, student: Student, statement: Mapping[str, Any], facts: M
     `facts` tells what the card says of the run: private, data, teachers, student_accuracy, and, where known,
     method, selection, label_accuracy and attacked.
     """
-    home = folder / "student"
+    home, facts = folder / "student", measured.published(facts)
     student.save(home)
     storage.write_json(folder / "statement.json", "statement", statement)
     storage.write_json(home / "statement.json", "statement", statement)
@@ -47,13 +48,15 @@ def model_card(student: Student, statement: Mapping[str, Any], facts: Mapping[st
         f"Data: {facts['data']}.",
         _bought(statement, facts),
         f"Accuracy on public test data: {_measured(facts)}.",
+        *measures_page.told(facts),
+        *bought.told(facts),
         f"Inputs: {_takes(student)}.",
         f"Net: {json.dumps(student.description)}; {_size(student):,} parameters.",
     ]
     shapes = student.shapes()
     examples = shapes.get("examples", shapes.get("patches/examples"))
     if examples is not None:
-        lines.append(f"Holds {examples[0]:,} of the public inputs, those that were answered, as they are.")
+        lines.append(f"Holds {examples[0]:,} of the public inputs as they are.")
     if facts.get("others"):
         lines.append(str(facts["others"]))
     if facts.get("attacked"):
@@ -103,7 +106,8 @@ Needs NumPy only, and no file but those in this folder:
 
     python predict.py inputs.npz --out labels.csv
 
-With pate_jax: `pate predict FOLDER inputs.npz`, or `pate_jax.Student.load(FOLDER)(inputs)` for probabilities.
+With pate_jax: `pate predict FOLDER inputs.npz`, or `pate_jax.Student.load(FOLDER).predict_proba(inputs)`,
+which takes a data frame, columns by name, an array or a file.
 """
 
 
@@ -131,8 +135,8 @@ def _bought(statement: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     chosen = f", chosen by {facts['selection']}" if facts.get("selection") else ""
     right = _share(facts.get("label_accuracy"), "no public labels to compare them with")
     if facts.get("counts"):
-        asked = statement["asked"]
-        return f"Bought: all noisy counts of {asked:,} queries{chosen}; right are of the largest: {right}."
+        of = f"{statement['answered']} of {statement['asked']} asked"
+        return f"Bought: all noisy counts, for {of}{chosen}; right are of the largest: {right}."
     return f"Labels bought: {statement['answered']} of {statement['asked']} asked{chosen}; right: {right}."
 
 

@@ -11,7 +11,8 @@ from html import escape
 from typing import Any
 
 from pate_jax.accounting import Statement
-from pate_jax.runs.report import attacks, crowd_words, html, run_pages, sections
+from pate_jax.runs import measured
+from pate_jax.runs.report import attacks, crowd_words, html, measures_page, run_pages, sections
 
 
 def private_page(
@@ -24,7 +25,8 @@ def private_page(
     """The report for the owner of the data; `attacked` is what attacks found."""
     warning = run_pages.keep_inside(results, "It names files and settings of the run.")
     folded = html.folded("Settings", html.table(settings))
-    body = [*_body(results, statement, sheet), *attacks.private(attacked), folded]
+    body = [*_body(results, statement, sheet), *measures_page.pictures(results)]
+    body += [*attacks.private(attacked), folded]
     return html.page(f"Run report: {results['dataset']} (private)", [body[0], warning, *body[1:]])
 
 
@@ -34,6 +36,7 @@ def public_page(
     sheet: Mapping[str, Any] | None = None,
 ) -> str:
     """The report that goes with the student."""
+    results = measured.published(results)
     return html.page(f"Student report: {results['dataset']}", _body(results, statement, sheet))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pate_jax.crowd.steps import Steps
-from pate_jax.runs.report import words
+from pate_jax.runs.report import bought, measures_page, words
 
 _SPACES = {
     "patches": "patches of images",
@@ -151,4 +151,4 @@ def sentences(facts: Mapping[str, Any]) -> list[str]:
     if facts["label_accuracy"] is not None:
         lines.append(f"{facts['label_accuracy']:.1%} of these labels are right.")
     lines += words.near(facts["queries"], facts.get("near"), remedy=False)
-    return lines + words.learned(facts)
+    return lines + words.learned(facts) + measures_page.told(facts) + bought.told(facts)

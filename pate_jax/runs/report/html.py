@@ -48,7 +48,7 @@ details{margin:1rem 0} summary{cursor:pointer;font-weight:600}
 """
 
 
-def _scrolling(fragment: str, name: str) -> str:
+def scrolling(fragment: str, name: str) -> str:
     """A part that scrolls by itself where it is too wide, also with the keys of a keyboard."""
     return f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(name)}">{fragment}</div>'
 
@@ -102,13 +102,13 @@ def picture(caption: str, svg: bytes, *, compact: bool = False) -> str:
     encoded = base64.b64encode(svg).decode()
     text, kind = escape(caption), ' class="compact"' if compact else ""
     shown = f'<img{kind} alt="{text}" src="data:image/svg+xml;base64,{encoded}">'
-    image = f'<div class="scroll">{shown}</div>' if compact else _scrolling(shown, caption)
+    image = f'<div class="scroll">{shown}</div>' if compact else scrolling(shown, caption)
     return f"<figure>{image}<figcaption>{text}</figcaption></figure>"
 
 
 def folded(title: str, fragment: str) -> str:
     """A fragment that stays folded under its title until somebody opens it."""
-    return f"<details><summary>{escape(title)}</summary>{_scrolling(fragment, title)}</details>"
+    return f"<details><summary>{escape(title)}</summary>{scrolling(fragment, title)}</details>"
 
 
 def table(content: Mapping[str, Any]) -> str:

@@ -17,7 +17,8 @@ from pate_jax.accounting.curves import Rule
 from pate_jax.accounting.plots import canvas, rendered
 from pate_jax.accounting.statement import NOT_PRIVATE
 from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
-from pate_jax.runs.report import attacks, html, sections, words
+from pate_jax.runs import measured
+from pate_jax.runs.report import attacks, bought, html, measures_page, sections, words
 
 CONSENSUS = (
     "How far the teachers agree: queries by the share of teachers behind the commonest vote. Sensitive."
@@ -53,7 +54,7 @@ def private_page(
         promised(statement),
     ]
     body += [_own_promise(statement), html.folded("All figures of the accountant", statement.html())]
-    body += sections.every(results, sheet)
+    body += [*sections.every(results, sheet), *measures_page.pictures(results)]
     body += _of_the_votes(details)
     body += attacks.private(attacked)
     body += [
@@ -70,6 +71,7 @@ def private_page(
 
 def public_page(results: Mapping[str, Any], statement: Any, sheet: Mapping[str, Any] | None = None) -> str:
     """The report that goes with the student: publishable figures only."""
+    results = measured.published(results)
     body = [head(results), sections.headline(results, statement), _short(results)]
     body += ["<h2>What one person risks</h2>", promised(statement)]
     body += [f"<p>For experts: {escape(statement.model_card_line())}</p>", explained()]
@@ -144,7 +146,13 @@ def sentences(results: Mapping[str, Any]) -> list[str]:
         what = "largest noisy counts" if results.get("counts") else "answers"
         lines.append(f"{results['label_accuracy']:.1%} of the {what} are right.")
     by_query = results.get("cutoff") is None  # a list of stable answers is charged as a whole
-    return lines + words.near(asked, results.get("near"), charged=by_query) + words.learned(results)
+    return (
+        lines
+        + words.near(asked, results.get("near"), charged=by_query)
+        + words.learned(results)
+        + measures_page.told(results)
+        + bought.told(results)
+    )
 
 
 def _ended(unanswered: int, cutoff: int) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from pate_jax.accounting import Statement
 from pate_jax.data.readable import MISSING
-from pate_jax.runs.report import attacks, html, words
+from pate_jax.runs.report import attacks, bought, html, measures_page, words
 
 _WORST = 12  # classes that are shown before the rest is folded
 
@@ -34,6 +34,8 @@ def every(results: Mapping[str, Any], sheet: Mapping[str, Any] | None) -> list[s
     """All sections that the results of a run have something for."""
     found: list[str] = []
     seen = results.get("seen")
+    found += bought.section(results.get("bought", []))
+    found += measures_page.section(results)
     if seen:
         found += [*_classes(seen), *_unsure(seen, sheet)]
     if sheet:

@@ -10,7 +10,8 @@ from html import escape
 from typing import Any
 
 from pate_jax.accounting.training_statement import TrainingStatement
-from pate_jax.runs.report import html, run_pages, sections, words
+from pate_jax.runs import measured
+from pate_jax.runs.report import html, measures_page, run_pages, sections, words
 
 _SHORT = (
     "One net was trained on the private records themselves, by DP-SGD: each record's gradient was cut to a "
@@ -26,11 +27,15 @@ def private_page(
     warning = run_pages.keep_inside(results, "It names files and settings of the run.")
     head, *body = _body(results, statement)
     folded = html.folded("Settings", html.table(settings))
-    return html.page(f"Run report: {results['dataset']} (private)", [head, warning, *body, folded])
+    return html.page(
+        f"Run report: {results['dataset']} (private)",
+        [head, warning, *body, *measures_page.pictures(results), folded],
+    )
 
 
 def public_page(results: Mapping[str, Any], statement: TrainingStatement) -> str:
     """The report that goes with the net."""
+    results = measured.published(results)
     return html.page(f"Student report: {results['dataset']}", _body(results, statement))
 
 
