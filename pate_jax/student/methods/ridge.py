@@ -67,7 +67,7 @@ def weighted_least_squares(
     alike: Float[np.ndarray, "answers answers"],
     targets: Float[np.ndarray, "answers classes"],
     weights: Float[np.ndarray, " answers"],
-    penalties: Penalties = _PENALTIES,
+    penalties: Penalties | None = None,  # unset: the usual ones
 ) -> Line:
     """The same on any targets, each answer with a weight; weights are 1 in the mean.
 
@@ -81,7 +81,7 @@ def weighted_least_squares(
     values, directions = eigensystem(centred)
     turned = directions.T @ (root[:, None] * (targets - shares))
     tried = []
-    for penalty in penalties * max(np.trace(centred) / len(weights), _NOTHING):
+    for penalty in _tried(penalties) * max(np.trace(centred) / len(weights), _NOTHING):
         shrunk = values / (values + penalty)
         hat = (directions**2) @ shrunk
         fitted = directions @ (shrunk[:, None] * turned) / root[:, None]
@@ -97,7 +97,7 @@ def of_few_examples(
     across: Float[np.ndarray, "answers examples"],
     targets: Float[np.ndarray, "answers classes"],
     weights: Float[np.ndarray, " answers"],
-    penalties: Penalties = _PENALTIES,
+    penalties: Penalties | None = None,  # unset: the usual ones
 ) -> Line:
     """Least squares on all answers, by their likeness to a few examples only (Nystroem's approximation).
 
@@ -120,7 +120,7 @@ def of_features(
     features: Float[np.ndarray, "answers features"],
     targets: Float[np.ndarray, "answers classes"],
     weights: Float[np.ndarray, " answers"],
-    penalties: Penalties = _PENALTIES,
+    penalties: Penalties | None = None,  # unset: the usual ones
 ) -> Line:
     """Least squares on all answers, linear in a few features of each; the kernel is [feature, class].
 
@@ -137,13 +137,17 @@ def of_features(
     along = features @ directions
     turned = along.T @ (each * (targets - shares))
     tried = []
-    for penalty in penalties * max(values.sum() / len(targets), _NOTHING):
+    for penalty in _tried(penalties) * max(values.sum() / len(targets), _NOTHING):
         hat = weights * (along**2 @ (1 / (values + penalty)))
         fitted = along @ (turned / (values + penalty)[:, None])
         tried.append((penalty, _left_out(targets, targets - shares - fitted, hat, weights)))
     penalty, unseen = _best(tried, targets, weights)
     found = directions @ (turned / (values + penalty)[:, None])
     return Line(found, shares - usual @ found, unseen)
+
+
+def _tried(penalties: Penalties | None) -> Penalties:
+    return _PENALTIES if penalties is None else penalties
 
 
 def _left_out(targets: np.ndarray, residual: np.ndarray, hat: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -212,10 +216,9 @@ def left_out(seed: int, lesson: Lesson) -> Float[np.ndarray, "answers classes"]:
     return _of_images(seed, lesson).unseen
 
 
-def penalties_of(lesson: Lesson) -> Penalties:
-    """The penalties among which left-out answers choose."""
-    noisy = lesson.soft is not None and lesson.soft.plain is not None
-    return _OF_NOISE if noisy else _PENALTIES
+def penalties_of(lesson: Lesson) -> Penalties | None:
+    """The penalties among which left-out answers choose, where these are others than usual."""
+    return _OF_NOISE if lesson.soft is not None and lesson.soft.plain is not None else None
 
 
 def _best_of_table(lesson: Lesson) -> OfTable:
