@@ -19,6 +19,7 @@ FUNCTIONS = {
 }
 CLASSES = {
     "accounting.statement.Statement": 15,
+    "audit.attacks.poisoned_crowds.PoisonedCrowd": 15,
     "runs.crowds.inputs.Crowd": 29,
     "runs.directory.RunDirectory": 15,
     "runs.record.Settings": 17,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pate_jax.audit.attacks import poisoning
-from pate_jax.audit.attacks.attack import Attack, Flags, suits_all
+from pate_jax.audit.attacks.attack import Attack, Flags
 from pate_jax.audit.attacks.poisoned_crowds import PoisonedCrowd
 from pate_jax.audit.attacks.poisoned_steps import PoisonedSteps
 from pate_jax.audit.attacks.poisoned_teachers import PoisonedTeachers
@@ -15,6 +15,11 @@ from pate_jax.runs.crowds import steps
 from pate_jax.runs.crowds.inputs import is_crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.parties.join import is_party
+
+
+def unfit(run: RunDirectory) -> None:
+    """Bad records can be followed in every run: there is no reason against it."""
+    del run
 
 
 def of_run(run: RunDirectory, flags: Flags) -> Poisoned:
@@ -43,4 +48,4 @@ def of_crowd(run: RunDirectory) -> Poisoned:
     return Poisoned([found], list(made.trials()), [] if alone is None else [alone])
 
 
-ATTACK = Attack("poisoning", suits_all, of_run)
+ATTACK = Attack("poisoning", unfit, of_run)

@@ -12,8 +12,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Int
 
-from pate_jax.audit.attacks.leads import Table
-from pate_jax.audit.attacks.poisoned_crowds import PoisonedCrowd
+from pate_jax.audit.attacks.poisoned_crowds import PoisonedCrowd, Table
 from pate_jax.audit.attacks.poisoning import Poison
 from pate_jax.crowd import seen, shares, steps, vectors
 from pate_jax.crowd.seen import Seen

@@ -79,7 +79,7 @@ class InSteps:
         for own, table in asked:
             told = told + (own @ table - (own**2).sum(1) / 2) / made.release.sigma**2
         right = steps.probabilities(weights, self.vectors)[np.arange(some), first.labels[:some]]
-        logits = membership.logit(np.asarray(right, np.float64))
+        logits = membership.logit(np.asarray(right, np.float64)[None])[0]
         return Shown(_first_less_second(told), _again(asked), _first_less_second(logits))
 
     def exact(

@@ -190,7 +190,7 @@ PRICES = [
     ),
     case(
         "2 / lap_scale where 1 / lap_scale is meant",
-        source(laplace, "published", "log_q(votes, scale), 2 / scale", "log_q(votes, scale / 2), 1 / scale"),
+        source(curves, "published_argmax", "log_q, 2 / scale", "laplace.log_q(votes, scale / 2), 1 / scale"),
         fails(partial(test_laplace.test_lnmax_moments_equal_mpmath, [90, 80, 80], 20.0)),
         "lnmax_moments",
     ),
@@ -311,7 +311,7 @@ PUBLISHED = [
     case(
         "a printed epsilon rounded down",
         source(
-            sys.modules[accounting.Statement.__module__],
+            STATEMENT,
             "rounded_up",
             "math.ceil(epsilon * 1e4)",
             "math.floor(epsilon * 1e4)",
