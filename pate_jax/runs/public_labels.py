@@ -73,6 +73,6 @@ def bought(found: seen.Seen, dataset: Dataset) -> list[dict[str, Any]]:
     named |= {} if alone is None else {ALONE: alone(found.part.inputs).argmax(1) == labels}
     named[THIS] = found.probabilities.argmax(1) == labels
     return [
-        {"name": name, **seen.count_of(right), "lead": seen.lead(named[THIS], right)}
+        {"name": name, **seen.count_of(right), "lead": [*seen.lead(named[THIS], right)]}
         for name, right in named.items()
     ]

@@ -63,7 +63,7 @@ def test_where_public_labels_teach_nothing_nothing_is_said(change):
     sure = np.tile([0.9, 0.1], (500, 1))
     rows = public_labels.bought(Seen("test", data.test, sure), data)
     assert [row["name"] for row in rows] == [bought.FREQUENT, bought.THIS]
-    assert rows[0]["lead"] == (0, 0, 0) and "not surely better" in bought.verdict(rows)
+    assert rows[0]["lead"] == [0, 0, 0] and "not surely better" in bought.verdict(rows)
     assert public_labels.bought(Seen("public", data.public, sure), data) == []
 
 
