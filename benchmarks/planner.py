@@ -4,7 +4,7 @@ For every data set and epsilon all kinds of voters are rehearsed on public input
 really run with default settings, `--seeds` times: `pate run --voters KIND --epsilon E`. Labels of the test
 part judge; nothing is chosen by them. What is drawn has a seed and is not private. A line says, kind by kind,
 what was expected, what came out and in how many seconds; what auto would have taken; and its regret, the
-points by which that is behind the best.
+points by which that is behind the best. How often ranges hold is measured by `python -m benchmarks.ranges`.
 
     python -m benchmarks.planner strokes adult --archives FOLDER > benchmarks/results/kinds.jsonl
     python -m benchmarks.planner --files a.csv b.csv c.csv --label-column died --id-column patient

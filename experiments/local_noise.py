@@ -15,7 +15,6 @@ import numpy as np
 import tyro
 
 from pate_jax.accounting import local as figures
-from pate_jax.accounting import local_plan
 from pate_jax.aggregate import local as drawing
 from pate_jax.aggregate import seeded_key
 from pate_jax.mechanisms import local
@@ -61,7 +60,7 @@ def rows(trial: Trial) -> Iterator[dict[str, str | int | float]]:
                 "answers": answers,
                 "epsilon": mechanism.epsilon,
                 "right": round(float(np.mean(measured)), 4),
-                "forecast": round(local_plan.expected(mechanism, votes, trial.accuracy), 4),
+                "forecast": round(figures.expected(mechanism, votes, trial.accuracy), 4),
             }
 
 

@@ -8,7 +8,7 @@ import functools
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "pate_jax"
-MOST_MODULES = 430
+MOST_MODULES = 425
 LINES_OF_A_FILE, LINES_OF_A_FUNCTION, MEMBERS_OF_A_CLASS = 400, 60, 10
 
 FILES = {"models.nets": 401, "runs.stages": 426, "student.released.predict": 515}
@@ -19,6 +19,7 @@ FUNCTIONS = {
 }
 CLASSES = {
     "accounting.statement.Statement": 15,
+    "audit.attacks.poisoned_crowds.PoisonedCrowd": 15,
     "runs.crowds.inputs.Crowd": 29,
     "runs.directory.RunDirectory": 15,
     "runs.record.Settings": 17,

@@ -154,3 +154,13 @@ def test_light_imports(statement, unwanted):
 def test_every_public_name_resolves():
     for name in pate_jax.__all__:
         assert getattr(pate_jax, name) is not None
+
+
+def test_ci_tries_the_floors_of_pyproject():
+    """.ci/lowest.txt names them all; a floor that nothing can be installed with is raised, here too."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lines = (ROOT / ".ci/lowest.txt").read_text().splitlines()
+    taken = dict(line.split()[0].split("==") for line in lines if not line.startswith("#"))
+    for one in [*project["dependencies"], *project["optional-dependencies"]["test"]]:
+        name, floor = one.split(">=")
+        assert re.fullmatch(rf"{re.escape(floor)}(\.0)*", taken[re.sub(r"[-_.]+", "-", name)]), one

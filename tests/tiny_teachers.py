@@ -96,3 +96,14 @@ def weights(net: models.Model, seed=0):
         return random.uniform(low, 0.5, leaf.shape).astype(leaf.dtype)
 
     return jax.tree.map(drawn, jax.eval_shape(net.init, jax.random.key(0)))
+
+
+COLLECTIVES = (
+    *("all-reduce", "all-gather", "all-to-all"),
+    *("collective-permute", "reduce-scatter", "collective-broadcast"),
+)
+
+
+def collectives(text):
+    """The collectives that a compiled program's text names: there must be none."""
+    return [name for name in COLLECTIVES if name in text]

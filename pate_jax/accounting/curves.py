@@ -112,25 +112,13 @@ def published_parts(mechanism: Mechanism, votes: ArrayLike, orders: ArrayLike) -
     """
     check_votes_suffice(mechanism)
     counts = check_votes(votes)
-    return published_parts_at(mechanism, counts, counts.max(axis=1).astype(np.float64), check_orders(orders))
-
-
-def published_parts_at(
-    mechanism: Mechanism, votes: NDArray[np.int64], reading: NDArray[np.float64], orders: Curve
-) -> Parts:
-    """The papers' bounds if the test reads `reading` [Q] for each query.
-
-    >>> from pate_jax.mechanisms import ConfidentGNMax
-    >>> votes, reading, orders = np.array([[20, 0]]), np.array([10.0]), np.array([2.0])
-    >>> parts = published_parts_at(ConfidentGNMax(10, 4, 4), votes, reading, orders)
-    >>> np.exp(parts.log_answered).round(9).tolist()
-    [0.5]
-    """
-    argmax = published_argmax(mechanism, votes)(orders)
+    grid = check_orders(orders)
+    argmax = published_argmax(mechanism, counts)(grid)
     if mechanism.test is None:
-        return Parts(np.zeros_like(argmax), argmax, np.zeros(len(votes)))
+        return Parts(np.zeros_like(argmax), argmax, np.zeros(len(counts)))
+    reading = counts.max(axis=1).astype(np.float64)
     log_answered, log_refused = threshold.log_answered(mechanism.test, reading)
-    return Parts(threshold.published(mechanism.test, log_answered, log_refused, orders), argmax, log_answered)
+    return Parts(threshold.published(mechanism.test, log_answered, log_refused, grid), argmax, log_answered)
 
 
 def published_argmax(mechanism: Mechanism, votes: NDArray[np.int64]) -> Callable[[Curve], Curve]:

@@ -29,7 +29,10 @@ RELATIONS = {
 }
 Relation = Literal["record", "user", "contents", "party"]
 DECLARED = ", as declared by the makers of the votes"
-_DERIVED = {"warning", "asked", "charged", "relation_in_words", "trade_off", "smallest", "status", "trial"}
+_DERIVED = {
+    *("artefact", "schema", "trial", "warning", "asked", "smallest"),
+    *("charged", "relation_in_words", "model_card_line", "trade_off", "status"),
+}
 _TYPES = {"int": (int,), "bool": (bool,), "str": (str,), "float": (int, float), "dict": (dict,)}
 _TITLES = {"exact": "exact, Renyi", "pld": "exact, PLD", HEADLINE: "data-independent"}
 _CELL = "text-align:left;padding:0.2em 0.8em;border-bottom:1px solid var(--line,#ccc)"
@@ -112,7 +115,7 @@ class Statement:
                 raise KeyError("mechanism")
             kind = kinds[0]
             known = {field.name for field in dataclasses.fields(kind)}
-            if unknown := sorted({*description} - known - {kind.mark, "model_card_line", *_DERIVED}):
+            if unknown := sorted({*description} - known - {kind.mark, *_DERIVED}):
                 raise TypeError(f"the field {unknown[0]!r}")
             statement = kind.described(description)
             statement.check()

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pate_jax import accounting, voting
-from pate_jax.accounting import AnswersStatement, Parts, curves, figures
+from pate_jax.accounting import AnswersStatement, curves, figures
 from pate_jax.accounting.exact import groups, renyi
 from pate_jax.accounting.inputs import check_orders, check_votes
 from pate_jax.accounting.slack import with_slack
@@ -76,20 +76,6 @@ def rdp(
     cap = curves.data_independent(mechanism, totals, classes, grid, rule="counts")
     cost: NDArray[np.float64] = np.minimum(joint, cap)
     return cost
-
-
-def published_parts(
-    mechanism: InteractiveGNMax, votes: ArrayLike, student_probabilities: ArrayLike, orders: ArrayLike
-) -> Parts:
-    """The paper's bounds for test and argmax along this history: sensitive, and not a guarantee.
-
-    >>> mechanism = InteractiveGNMax(threshold=100, sigma_threshold=70, sigma=20, student_confidence=0.9)
-    >>> parts = published_parts(mechanism, [[225, 25]], [[0.5, 0.5]], [2.0])
-    >>> np.exp(parts.log_answered).round(9).tolist()
-    [0.5]
-    """
-    counts, margins = _margins(mechanism, votes, student_probabilities)
-    return curves.published_parts_at(mechanism, counts, margins.max(axis=1), check_orders(orders))
 
 
 def with_history(

@@ -96,11 +96,11 @@ def stated(
 ) -> Iterator[Finding]:
     """Whether both statements are what a `source` gives again."""
     run = subject.run
-    subject.needs(stage, run.statement, run.public_statement)
     for which, path, due in (
         ("private", run.statement, whole),
         ("published", run.public_statement, trials.stated(run, dict(published))),
     ):
+        subject.needs(stage, path)
         faults = differences(storage.read_json(path, "statement"), due)
         yield from judged(
             (f"the {which} statement differs: {one}" for one in faults),

@@ -53,7 +53,7 @@ _OUT_OF_SIGHT = (
 )
 
 
-def at(path: Path | str, *, deep: bool = False, retrained: int = RETRAINED) -> Examination:
+def at(path: Path | str, *, deep: bool = False) -> Examination:
     """Examine the content of a path: a whole run, or only its release/."""
     path = Path(path)
     if (path / "private").is_dir():
@@ -61,7 +61,7 @@ def at(path: Path | str, *, deep: bool = False, retrained: int = RETRAINED) -> E
             raise PateError(
                 f"{path} holds nothing yet: a run was refused, or stopped, before its first stage"
             )
-        return of_run(RunDirectory(path), deep=deep, retrained=retrained)
+        return of_run(RunDirectory(path), deep=deep)
     for folder in (path, path / "release"):
         if (folder / "statement.json").exists():
             return of_release(folder)

@@ -113,20 +113,17 @@ def report_command(run: RunPath, json: bool = False) -> None:
     finish(results, json)
 
 
-def verify_command(
-    run: RunPath, deep: bool = False, retrain: int = 3, strict: bool = False, json: bool = False
-) -> None:
+def verify_command(run: RunPath, deep: bool = False, strict: bool = False, json: bool = False) -> None:
     """Recompute a run, or check a release/ by itself; exit code 1 where something does not fit.
 
     Args:
         run: the run directory, or the release/ that somebody was given.
         deep: let the teachers vote again, train some of them and the student again, and compare.
-        retrain: with --deep, how many teachers to train again, each from its own shard alone.
         strict: count what could not be checked as a failure too.
         json: print one JSON object.
     """
     from pate_jax.audit import verify
 
-    findings = verify.at(run, deep=deep, retrained=retrain)
+    findings = verify.at(run, deep=deep)
     print(json_format.dumps(findings.to_dict()) if json else findings.text())
     sys.exit(1 if findings.of("failed") or (strict and findings.of("unchecked")) else 0)

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from pate_jax.accounting.local_plan import ASSUMED_ACCURACY
+from pate_jax.accounting.local import ASSUMED_ACCURACY
 
 Name = Literal["randomised-response", "one-hot", "truncated-geometric"]
 
@@ -38,11 +38,11 @@ def plan(
         assumed_accuracy: how often a voter is right, as you believe; never measured on private records.
         json: print one JSON object.
     """
-    from pate_jax.accounting import local_plan
+    from pate_jax.accounting import local as figures
     from pate_jax.runs.local import terms
 
     asked = {"classes": classes, "questions": questions, "voters": voters}
-    found = local_plan.plan(mechanism, **asked, budget=budget, delta=delta, accuracy=assumed_accuracy)
+    found = figures.plan(mechanism, **asked, budget=budget, delta=delta, accuracy=assumed_accuracy)
     made = terms.write(out, found, questions=questions, voters=voters, budget=budget, delta=delta)
     if json:
         print(json_format.dumps({**terms.to_dict(made), "expected": found.right}))

@@ -21,6 +21,7 @@ from pate_jax.crowd import classifier, shares, slope, steps
 from pate_jax.crowd.plan import Plan
 from pate_jax.crowd.queries import Queries
 from pate_jax.crowd.roles import Labels, Roles, Rows, assigned
+from pate_jax.crowd.step_choice import FIRST
 from pate_jax.crowd.steps import Steps
 from pate_jax.crowd.vectors import vectors
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
@@ -100,7 +101,7 @@ def labellings(space: Space, public: Places, classes: int) -> list[Labels]:
     >>> [len(np.unique(one)) for one in labellings(space, space.coordinates(pool), 4)]
     [4, 4, 4, 4, 4]
     """
-    random = np.random.default_rng(0)
+    random, public = np.random.default_rng(0), public[:, :FIRST]
     seen = _evened(space, public).astype(np.float32)
     made = [_clustered(seen, classes, each, random) for each in _CLUSTERS]
     scores = (public - public.mean(0)) @ random.normal(size=(public.shape[1], classes))

@@ -22,14 +22,6 @@ from pate_jax.models.trees import Tree
 from pate_jax.system import devices as machines
 
 Made = TypeVar("Made")
-COLLECTIVES = (
-    "all-reduce",
-    "all-gather",
-    "all-to-all",
-    "collective-permute",
-    "reduce-scatter",
-    "collective-broadcast",
-)
 
 
 class Mapped:
@@ -173,15 +165,6 @@ def _is_hashable(value: Any) -> bool:
 def fetch(tree: Tree) -> Tree:
     """Arrays of [devices, width, ...] as host arrays of [devices * width, ...]."""
     return jax.tree.map(lambda leaf: np.asarray(leaf).reshape(-1, *leaf.shape[2:]), tree)
-
-
-def collectives(text: str) -> list[str]:
-    """The collectives that a compiled program's text names: there must be none.
-
-    >>> collectives("%add = f32[] add(a, b)"), collectives("%x = f32[] all-reduce(%y)")
-    ([], ['all-reduce'])
-    """
-    return [name for name in COLLECTIVES if name in text]
 
 
 def _several(step: Callable, plan: Plan, devices: list[jax.Device]) -> Mapped:

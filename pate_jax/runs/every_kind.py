@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from pate_jax.accounting.planning import Option
 from pate_jax.crowd.rehearsal import Expected
+from pate_jax.crowd.step_choice import WIDEST
 from pate_jax.data import Dataset
 from pate_jax.errors import PateError
 from pate_jax.runs import teacher_rehearsal
@@ -59,7 +60,7 @@ class Rehearsed(NamedTuple):
 
 def rehearsed(dataset: Dataset, *, records: int, epsilon: float, delta: float, own: bool = True) -> Rehearsed:
     """All kinds of voters on the public part of a data set, judged by the same labels: its `own`, if any."""
-    wide = forecast.learned(dataset)
+    wide = forecast.learned(dataset, WIDEST)
     labels = forecast.judges(dataset, wide, own=own)
     crowds = forecast.expected(dataset, wide, labels, records=records, epsilon=epsilon, delta=delta)
     try:

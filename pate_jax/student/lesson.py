@@ -161,7 +161,8 @@ def _soft(public_inputs: PublicInputs, answers: Answers, rows: np.ndarray) -> So
             f"queries of {wanted[1]} classes: make them with aggregate.soft_answers"
         )
     image = public_inputs.inputs.ndim in IMAGE_RANKS
-    return smoothed(shares[rows], deviation[rows], image=image)
+    found = smoothed(shares[rows], deviation[rows], image=image)
+    return found if answers.counts is None else found._replace(plain=shares[rows], noise=deviation[rows])
 
 
 def _warn_of_missing_classes(public_inputs: PublicInputs, labels: np.ndarray) -> None:

@@ -10,8 +10,37 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, get_args
 
-from pate_jax.errors import PateError, one_of
-from pate_jax.student.validity import Net, check
+from pate_jax.errors import PateError, above, at_least, one_of, within
+
+Net = Literal["mlp", "table", "cnn", "pate2017", "tutorial", "resnet"]
+_OF_PUBLIC_IMAGES = {"patches": "ridge", "tandem": "tandem"}  # nets that are a method's own
+
+
+def _check(given: Mapping[str, Any]) -> None:
+    """Refuse values that make no sense."""
+    for name in ("steps", "batch_size", "learning_rate", "unlabelled", "radius", "latent", "devices"):
+        above(0, **{f"student {name}": given.get(name)})
+    for name in ("label_smoothing", "average", "hold_out", "settled"):
+        if not 0 <= (given.get(name) or 0) < 1:
+            raise PateError(f"student {name}={given.get(name)} must be at least 0 and below 1")
+    for name in ("confidence", "alignment"):
+        within(0, 1, **{f"student {name}": given.get(name)})
+    for name in ("shift", "weight_decay", "weight", "strength", "entropy", "patience"):
+        at_least(0, **{f"student {name}": given.get(name)})
+    if given.get("patience") and not given.get("hold_out"):
+        raise PateError(f"student patience={given['patience']} needs answers to judge by: set hold_out=0.1")
+    _check_net(given.get("net"))
+
+
+def _check_net(net: Any) -> None:
+    if net in _OF_PUBLIC_IMAGES:
+        raise PateError(
+            f"student net={net!r} is made of public images, not trained step by step: choose "
+            f"method={_OF_PUBLIC_IMAGES[net]!r}, or leave the net out"
+        )
+    if net is not None:
+        one_of(get_args(Net), **{"student net": net})
+
 
 Recipe = Mapping[str, Any]
 # Of fixmatch, where answers cover all: so few steps that they would hardly ever end early.
@@ -28,7 +57,7 @@ class Settings:
     tables: ClassVar[Recipe | None] = None  # None: a method for images only
 
     def __post_init__(self) -> None:
-        check({name: getattr(self, name) for name in names(type(self))})
+        _check({name: getattr(self, name) for name in names(type(self))})
 
     def resolved(self, *, image: bool, whole: bool = False) -> Settings:
         """The same with every unset value of the recipe filled in.
@@ -213,7 +242,7 @@ class FixMatch(FromPool, Aligned):
 
 @dataclass(frozen=True)
 class Ridge(Settings):
-    """Least squares: on likeness to answered inputs, which the student holds, or on a table's columns."""
+    """Least squares: on likeness to public inputs, which the student holds, or on a table's columns."""
 
     method: str = field(default="ridge", init=False)
     tables: ClassVar[Recipe | None] = {}

@@ -40,10 +40,18 @@ class Soft(NamedTuple):
 
     targets: Float[np.ndarray, "answers classes"]  # what is learned: the truth, or the chance to be its label
     weights: Float[np.ndarray, " answers"]  # 1 in the mean
+    plain: Float[np.ndarray, "answers classes"] | None = None  # of whole histograms: the shares as released
+    noise: Float[np.ndarray, " answers"] | None = None  # and the standard deviation of their noise
+
+    @property
+    def unshrunk(self) -> Float[np.ndarray, "answers classes"]:
+        """What least squares learns, which averages noise by itself: shares without bias, where known."""
+        return self.targets if self.plain is None else self.plain
 
     def part(self, places: np.ndarray) -> Soft:
         """Some of the answers; the weights stay as they are."""
-        return Soft(*(each[places] for each in self))
+        plain, noise = (None if each is None else each[places] for each in self[2:])
+        return Soft(self.targets[places], self.weights[places], plain, noise)
 
 
 def smoothed(
@@ -69,6 +77,23 @@ def smoothed(
     else:
         targets = _guessed(given, noise, usual, spread)
     return Soft(targets.astype(np.float32), (signal / signal.mean()).astype(np.float32))
+
+
+def informed(soft: Soft, expected: Float[np.ndarray, "answers classes"], *, image: bool) -> Soft:
+    """Targets of whole histograms around what the other answers let expect of each one.
+
+    `expected` are shares that were predicted without the answer itself. The truth varies around them by what
+    these miss the released shares by, less the noise, and by no less than the standard error of that figure.
+    """
+    if soft.plain is None or soft.noise is None:
+        return soft
+    noise, missed = np.asarray(soft.noise, np.float64) ** 2, (soft.plain - expected) ** 2
+    error = float(noise.mean()) * np.sqrt(2 / missed.size)
+    spread = max(float(missed.mean() - noise.mean()), error, _LEAST)
+    signal = spread / (spread + noise)
+    guess = expected + signal[:, None] * (soft.plain - expected)
+    targets = chances(guess, np.sqrt(signal * noise)) if image else nearest_probabilities(guess)
+    return soft._replace(targets=targets.astype(np.float32))
 
 
 def truth(

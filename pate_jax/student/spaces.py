@@ -54,11 +54,6 @@ def space(student: Student, public: np.ndarray, *, directions: int = 400) -> Spa
     return over(_front(student), check_inputs(student, public), directions)
 
 
-def learned_from(student: Student, public: np.ndarray, *, directions: int = 400) -> Learned:
-    """The same space, and where these public inputs lie in it."""
-    return over_pool(_front(student), check_inputs(student, public), directions)
-
-
 def labels(student: Student, inputs: np.ndarray) -> Int[np.ndarray, " record"]:
     """The label that a student gives each input, bit for bit a function of that input alone.
 

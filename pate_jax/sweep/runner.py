@@ -19,12 +19,11 @@ from pate_jax.runs.settings import STROKES, DataChoice, PartitionChoice, to_sett
 from pate_jax.sweep import cells, charts, page, results, vote_sources
 from pate_jax.sweep import rows as judged_rows
 from pate_jax.sweep.cells import Cell
-from pate_jax.sweep.ensembles import NESTED, Ensemble
 from pate_jax.sweep.grid import Grid
 from pate_jax.sweep.pareto import best, digests, told_apart, useful
 from pate_jax.sweep.results import Row
 from pate_jax.sweep.settings import SweepConfig
-from pate_jax.sweep.vote_sources import Source
+from pate_jax.sweep.vote_sources import NESTED, Ensemble, Source
 from pate_jax.system import progress, storage
 
 Asked = list[tuple[Mechanism, int]]

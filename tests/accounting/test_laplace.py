@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pate_jax import accounting
-from pate_jax.accounting import exact
+from pate_jax.accounting import curves, exact
 from pate_jax.accounting.bounds import gnmax, laplace
 from pate_jax.mechanisms import (
     DiscreteGaussianMax,
@@ -75,7 +75,7 @@ def test_a_noisy_histogram_costs_less_than_its_pure_epsilon():
 def test_lnmax_moments_equal_mpmath(votes, scale):
     q = mp_bounds.lnmax_q(votes, scale)
     assert mp_bounds.close(laplace.log_q(np.array([votes]), scale)[0], mp.log(q), rel=1e-13)
-    found = laplace.published(np.array([votes]), scale, ORDERS)[0]
+    found = curves.published_argmax(LNMax(scale), np.array([votes]))(ORDERS)[0]
     for value, order in zip(found, ORDERS, strict=True):
         wanted = mp_bounds.lnmax_rdp(q, scale, order)
         assert mp_bounds.close(value, wanted, rel=1e-9, absolute=1e-16) and value >= 0
@@ -83,7 +83,7 @@ def test_lnmax_moments_equal_mpmath(votes, scale):
 
 def test_guard_of_theorem_3_is_not_one_half():
     """An 11 to 10 vote: with the guard q < 1/2 the bound would be negative."""
-    found = laplace.published(np.array([[11, 10]]), 1.0, np.arange(2.0, 60.0))
+    found = curves.published_argmax(LNMax(1.0), np.array([[11, 10]]))(np.arange(2.0, 60.0))
     assert np.all(found > 0) and np.all(found <= 2.0)
     assert accounting.epsilon(np.arange(2.0, 60.0), found[0], 1e-5).epsilon > 0
 

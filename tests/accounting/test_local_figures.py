@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from pate_jax.accounting import local as figures
-from pate_jax.accounting import local_plan
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import local
 
@@ -111,15 +110,15 @@ def test_a_budget_decides_how_many_answers_and_never_how_loud(delta):
 @pytest.mark.parametrize(("budget", "best"), [(8.0, "randomised-response"), (1.0, "one-hot")])
 def test_a_plan_without_a_mechanism_takes_the_better_one(budget, best):
     settings = {"classes": 30, "questions": 12, "voters": 300, "budget": budget}
-    named = [local_plan.plan(name, **settings) for name in ("randomised-response", "one-hot")]
-    assert local_plan.plan(**settings) == max(named, key=lambda one: one.right)
-    assert local_plan.plan(**settings).mechanism.name == best
+    named = [figures.plan(name, **settings) for name in ("randomised-response", "one-hot")]
+    assert figures.plan(**settings) == max(named, key=lambda one: one.right)
+    assert figures.plan(**settings).mechanism.name == best
 
 
 def test_a_plan_for_many_answers_at_a_delta_is_no_worse_than_the_pure_one():
     settings = {"classes": 4, "questions": 50, "voters": 500, "budget": 1.0}
-    pure = local_plan.plan("randomised-response", **settings)
-    with_delta = local_plan.plan("randomised-response", **settings, delta=1e-5)
+    pure = figures.plan("randomised-response", **settings)
+    with_delta = figures.plan("randomised-response", **settings, delta=1e-5)
     assert with_delta.right >= pure.right - 1e-9
     assert figures.spent(with_delta.mechanism, with_delta.answers_each, 1e-5) <= 1.0
 
@@ -131,9 +130,9 @@ def test_a_plan_for_many_answers_at_a_delta_is_no_worse_than_the_pure_one():
         (lambda: figures.loudest("one-hot", 5, 10, math.inf), "budget=inf"),
         (lambda: figures.loudest("one-hot", 5, 10**6, 1.0), "answer fewer questions"),
         (lambda: figures.spent(local.OneHotNoise(5, 1.0), -1), "answers=-1"),
-        (lambda: local_plan.plan("one-hot", classes=5, questions=0, voters=3, budget=1.0), "questions=0"),
+        (lambda: figures.plan("one-hot", classes=5, questions=0, voters=3, budget=1.0), "questions=0"),
         (
-            lambda: local_plan.plan("one-hot", classes=5, questions=3, voters=3, budget=1.0, accuracy=0.0),
+            lambda: figures.plan("one-hot", classes=5, questions=3, voters=3, budget=1.0, accuracy=0.0),
             "accuracy=0",
         ),
     ],

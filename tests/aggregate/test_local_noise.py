@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from experiments import local_noise
-from pate_jax.accounting import local_plan
+from pate_jax.accounting import local as figures
 from pate_jax.aggregate import fresh_key, seeded_key
 from pate_jax.aggregate import local as drawing
 from pate_jax.errors import PateError
@@ -86,7 +86,7 @@ def test_estimates_of_counts_are_unbiased(kind):
 def test_few_loud_answers_beat_many_soft_ones_and_the_plan_finds_them():
     """100 questions, 250 voters of 84% accuracy, pure epsilon 8 for each voter."""
     true, labels = voters(100, 250, 10, 0.84, seed=1)
-    planned = local_plan.plan(
+    planned = figures.plan(
         "randomised-response", classes=10, questions=100, voters=250, budget=8.0, accuracy=0.84
     )
     assert planned.answers_each == 2 and planned.mechanism.epsilon == 4.0
@@ -108,7 +108,7 @@ def test_the_expected_accuracy_is_that_of_a_simulation(name, epsilon):
     true, labels = voters(2000, 15, 6, 0.8, seed=3)
     counted = drawing.counts(mechanism, drawing.send(mechanism, labels, key=seeded_key(4)))
     right = (drawing.answers(mechanism, counted) == true).mean()
-    assert abs(right - local_plan.expected(mechanism, 15, 0.8)) < 0.05
+    assert abs(right - figures.expected(mechanism, 15, 0.8)) < 0.05
 
 
 def test_truncated_geometric_noise_on_class_numbers_is_far_worse_than_randomised_response():

@@ -47,7 +47,7 @@ def test_they_are_a_pytree_that_jit_and_vmap_take():
     jitted = jax.jit(aggregate.soft_answers)(ROWS, DEVIATION)
     stacked = jax.vmap(aggregate.soft_answers)(np.stack([ROWS, ROWS[::-1]]), np.stack([DEVIATION] * 2))
     assert len(jax.tree.leaves(plain)) == 5 and stacked.probabilities.shape == (2, 4, 3)
-    for one, other, many in zip(plain, jitted, stacked, strict=True):
+    for one, other, many in zip(*map(jax.tree.leaves, (plain, jitted, stacked)), strict=True):
         np.testing.assert_array_equal(one, other)
         np.testing.assert_array_equal(one, many[0])
 

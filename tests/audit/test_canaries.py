@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 from functools import cache, partial
 from types import SimpleNamespace
 
@@ -17,14 +18,16 @@ from pate_jax import aggregate
 from pate_jax.accounting.data_independent import WorstCase
 from pate_jax.accounting.exact import counts
 from pate_jax.aggregate import Answers, noise
-from pate_jax.audit.attacks import canaries, canary_bounds, mechanism, teacher_canaries, twins
-from pate_jax.crowd import classifier
+from pate_jax.audit.attacks import canaries, canary_bounds, mechanism, steps_canaries, teacher_canaries, twins
+from pate_jax.audit.attacks.attack import Flags
+from pate_jax.crowd import classifier, step_choice
 from pate_jax.crowd.vectors import Scaling
 from pate_jax.data import partition
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax
 from pate_jax.mechanisms.crowds import ClassSums
+from pate_jax.models import spaces
 from pate_jax.runs import pipeline
 
 DELTA, LENGTH, RUNS = 1e-5, 200, 20
@@ -102,6 +105,57 @@ def test_canaries_among_voters_find_each_broken_twin(twin, key, score):
     _, found = of_sums(twin(voters()), key)
     broken = [one.score for one in found.bounds if not one.holds]
     assert score in broken and "THIS IS MORE THAN THE 1 THAT IS CLAIMED" in found.text()
+
+
+@cache
+def in_steps():
+    """Eight canaries in five tables, at epsilon 1."""
+    mu, random = counts.mu_for(1.0, DELTA), np.random.default_rng(0)
+    places = random.normal(size=(300, 8)) * np.linspace(3, 1, 8)
+    space = spaces.learn("identity", places)
+    pool, number = space.coordinates(places), counts.headcount_for(mu, "sums")
+    plan = step_choice.stepped(space, pool, voters=20_000, classes=3, mu=mu, number=5)
+    return steps_canaries.planted(plan, pool, pool, number, voters=20_000, most=8)
+
+
+def of_steps(made, key=seeded, runs=80):
+    seen = steps_canaries.played(made, runs, coins=np.random.default_rng(1), key=key())
+    return seen, canaries.Bounds(seen.coins.size, runs, steps_canaries.bounds(seen, in_steps(), DELTA))
+
+
+def test_canaries_in_steps_move_every_table_nearly_as_far_as_may_be_and_show_less_than_is_claimed():
+    made = in_steps()
+    assert steps_canaries.claim(made)(DELTA) == pytest.approx(1.0, rel=1e-4)
+    own = made.own(np.zeros((made.vectors.shape[1], CLASSES), np.int64))
+    apart = np.linalg.norm(own[:8] - own[8:], axis=1) / made.made.release.length
+    assert apart.min() > 1.6 and apart.max() <= 2  # both sides have the same constant
+    seen, found = of_steps(made)
+    assert found.holds and "1 is claimed" in found.text() and "MORE" not in found.text()
+    table = np.stack([one.table for one in seen.shown]) * np.where(seen.coins, 1, -1)
+    spread, mu = table.std(), counts.mu_for(1.0, DELTA)
+    assert 0.7 * mu < spread < 1.1 * mu  # of a normal log-likelihood ratio, whose mean is half its variance
+    assert table.mean() == pytest.approx(spread**2 / 2, abs=4 * spread / math.sqrt(table.size))
+
+
+@pytest.mark.parametrize(
+    ("twin", "key", "score"),
+    [
+        (twins.steps_with_too_little_noise, seeded, "table"),
+        (twins.one_noise_for_all_steps, seeded, "again"),
+        (lambda honest: honest, one_key, "difference"),
+    ],
+    ids=["a tenth of the noise", "the noise of one step in the next", "a reused key"],
+)
+def test_canaries_in_steps_find_each_broken_twin(twin, key, score):
+    _, found = of_steps(twin(in_steps()), key)
+    broken = [one.score for one in found.bounds if not one.holds]
+    assert score in broken and "THIS IS MORE THAN THE 1 THAT IS CLAIMED" in found.text()
+
+
+@pytest.mark.parametrize("by", ["record", "user"])
+def test_a_run_in_steps_is_audited_by_canaries(by):
+    found = canaries.of_run(honest_runs.in_steps(by), Flags(canaries=100))
+    assert found.holds and found.canaries >= 100
 
 
 def ridge(part, shards, asked):

@@ -12,12 +12,17 @@ import pytest
 from pate_jax import ensemble, voting
 from pate_jax.audit.attacks import poisoned, poisoned_crowds, poisoning
 from pate_jax.audit.attacks.poisoned_crowds import PoisonedCrowd
+from pate_jax.audit.attacks.poisoned_steps import PoisonedSteps
 from pate_jax.audit.attacks.poisoned_teachers import PoisonedTeachers
 from pate_jax.audit.attacks.poisoning import Trigger
 from pate_jax.crowd import classifier, shares, tables
+from pate_jax.crowd.steps import moved, started
+from pate_jax.crowd.vectors import vectors
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
 from pate_jax.runs import inputs
 from pate_jax.runs.crowds import inputs as crowd_inputs
+from pate_jax.runs.crowds import release
+from pate_jax.runs.crowds.steps import load_noisy
 from pate_jax.runs.directory import RunDirectory
 
 LENGTH, VOTERS = 100, 400
@@ -186,6 +191,36 @@ def test_trials_of_a_crowd_keep_to_their_certificate(voters, by):
     assert {one.poison for one in found.trials} == {"label flips", "backdoor"}
     assert all(one.flipped <= one.may_flip for one in found.trials)
     assert "withstand" in found.text() and "WRONG" not in found.text()
+
+
+@pytest.mark.parametrize("by", ["record", "user"])
+def test_poisoned_steps_are_those_of_a_crowd_with_these_records_and_the_same_noise(by):
+    made = PoisonedSteps(crowd_inputs.opened(honest_runs.in_steps(by)))
+    np.testing.assert_array_equal(made.poisoned("backdoor", np.zeros(0, np.int64)), made.told)
+    rows = np.flatnonzero(np.isin(made.of, np.unique(made.of)[::3]))
+    people, steps = made._both("label flips", rows)[1], made.made
+    labels = made.people.labels.copy()
+    labels[rows] = (labels[rows] + 1) % 3
+    np.testing.assert_array_equal(people.labels, labels[rows])
+    everybody = made.people._replace(labels=labels)
+    exact = [release.load_table(made.crowd.run, step) for step in (1, 2, 3)]
+    noise = [load_noisy(made.crowd.run, step)[1] - one for step, one in enumerate(exact, 1)]
+    noisy = tables.table(made.plan, everybody) + noise[0]
+    model = shares.classifier_of(noisy, made.plan, made.crowd.pool, made.crowd.weight(noisy))
+    weights = started(
+        model, vectors(made.plan.scaling, made.crowd.pool), vectors(steps.scaling, made.last.pool)
+    )
+    for one in noise[1:]:
+        step = made.crowd.at(2).plan._replace(weights=weights)
+        weights = moved(weights, tables.table(step, everybody) + one, steps.rate)
+    np.testing.assert_array_equal(made.poisoned("label flips", rows), weights)
+
+
+def test_trials_of_a_run_in_steps_certify_nothing_and_say_what_bad_voters_did():
+    found = poisoned.of_crowd(honest_runs.in_steps())
+    assert found.holds and not found.targeted and found.tables[0].shares[1] == 0
+    assert all(one.may_flip == 1 for one in found.trials) and found.trials[-1].student is not None
+    assert found.trials[0].flipped <= found.trials[1].flipped <= 1
 
 
 def test_a_trigger_is_a_corner_of_images_and_three_columns_of_tables():

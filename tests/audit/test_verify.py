@@ -12,6 +12,7 @@ from pate_jax.audit import retraining, verify
 from pate_jax.errors import PateError
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release.findings import Examination, examine, failed, passed, unchecked
+from pate_jax.system import storage
 
 RUNS = {
     "private": honest_runs.whole,
@@ -85,6 +86,14 @@ def test_a_run_that_is_not_finished_is_open_and_not_failed(tmp_path):
     found = verify.of_run(run)
     assert found.of("failed") == []
     assert any("run `pate account`" in text for text in found.of("unchecked"))
+
+
+def test_a_private_statement_is_judged_also_where_none_was_published(tmp_path):
+    run = RunDirectory(shutil.copytree(honest_runs.budgeted().root, tmp_path / "run"))
+    run.public_statement.unlink()
+    body = storage.read_json(run.statement, "statement")
+    storage.write_json(run.statement, "statement", {**body, "asked": body["asked"] - 1})
+    assert any("the private statement differs: asked" in one for one in verify.of_run(run).of("failed"))
 
 
 @pytest.mark.parametrize("lost", ["votes", "ledger", "certificate", "answers", "keys", "settings"])

@@ -112,7 +112,7 @@ def test_steps_without_noise_come_near_to_what_softmax_regression_reaches():
     table = np.zeros(plan.release.shape, np.int64)
     np.add.at(table, labels, first)
     model = classifier.fit(table, plan.release, first, 900)
-    made = steps.made(space, seen, number=20, strength=0.003, voters=900, classes=3, mu=30.0)
+    made = steps.made(space, seen, number=20, directions=8, strength=0.003, voters=900, classes=3, mu=30.0)
     rows = crowd.vectors(made.scaling, seen)
     weights, losses = steps.started(model, first, rows), []
     for _ in range(20):

@@ -10,7 +10,7 @@ import tiny_teachers as tiny
 from sklearn.linear_model import Ridge
 
 from pate_jax import ensemble, models
-from pate_jax.ensemble import checkpoint, programs, ridge, training
+from pate_jax.ensemble import checkpoint, ridge, training
 from pate_jax.ensemble import feeding as cutting
 from pate_jax.ensemble import plan as plans
 from pate_jax.errors import PateError
@@ -202,7 +202,7 @@ def test_no_program_holds_a_collective_and_few_teachers_change_no_shape():
     machine = training._machine(NETS[DUAL], tiny.Same(), config, plan, places)
     text = training.compiled(machine, data._replace(length=plan.length)).as_text()
     assert "num_partitions=8" in text or "replica_count=8" in text
-    assert programs.collectives(text) == []
+    assert tiny.collectives(text) == []
     assert "lapack" not in text
 
 

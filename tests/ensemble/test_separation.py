@@ -181,14 +181,12 @@ def test_the_compiled_training_programs_hold_no_collective(name, width):
     text = training.compiled(machine, data).as_text()
     assert re.search(r"\b(dot|convolution|fusion|custom-call)", text), "this is no training program"
     assert "num_partitions=4" in text or "replica_count=4" in text
-    assert programs.collectives(text) == []
+    assert tiny.collectives(text) == []
 
 
 def test_a_collective_would_be_found():
     summing = jax.pmap(lambda x: jax.lax.psum(x, "i"), axis_name="i")
-    assert programs.collectives(summing.lower(np.zeros((8, 3), np.float32)).compile().as_text()) == [
-        "all-reduce"
-    ]
+    assert tiny.collectives(summing.lower(np.zeros((8, 3), np.float32)).compile().as_text()) == ["all-reduce"]
 
 
 def test_every_program_of_a_round_holds_no_collective():
@@ -204,7 +202,7 @@ def test_every_program_of_a_round_holds_no_collective():
         (machine.programs.turn, (state, resident)),
         (machine.programs.choose, (which, state, state)),
     ]:
-        assert programs.collectives(program.compiled(*arguments).as_text()) == []
+        assert tiny.collectives(program.compiled(*arguments).as_text()) == []
 
 
 @pytest.mark.long

@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiny_teachers as tiny
 
-from pate_jax.ensemble import programs
 from pate_jax.models import convolution
 
 pytestmark = pytest.mark.long
@@ -146,6 +146,6 @@ def test_devices_that_divide_the_records_exchange_sums_alone():
 
     program = jax.jit(jax.grad(loss), in_shardings=(whole, divided), out_shardings=whole)
     text = program.lower(kernel, inputs).compile().as_text()
-    assert [name for name in programs.COLLECTIVES if f" {name}(" in text] == ["all-reduce"]
+    assert [name for name in tiny.COLLECTIVES if f" {name}(" in text] == ["all-reduce"]
     expected = jax.grad(lambda kernel: (convolution.convolve(inputs, kernel) ** 2).sum())(kernel)
     np.testing.assert_allclose(program(kernel, inputs), expected, rtol=1e-3, atol=1e-2)

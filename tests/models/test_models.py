@@ -45,7 +45,7 @@ def make(name, **changes):
     params = tiny.weights(model)
     for leaf, value in USUAL.get(name, {}).items():
         params[leaf] = np.full_like(params[leaf], value)
-    return model, params, inputs
+    return model, jax.tree.map(jnp.asarray, params), jnp.asarray(inputs)
 
 
 @pytest.mark.long

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_ledger import ANYTHING, BUDGET, LINE, WRITTEN
 
-from pate_jax.accounting import curves, filter
+from pate_jax.accounting import composition, curves, filter
 from pate_jax.accounting.exact import counts
 from pate_jax.accounting.filter import Cost
 from pate_jax.errors import PateError
@@ -69,7 +69,7 @@ def test_costs_of_both_kinds_add_up_under_one_budget(tmp_path):
     # by another way: both curves together, at all orders
     orders = curves.default_orders()
     curve = 60 * curves.data_independent(mechanism, 250, 3, orders, rule="index")[0]
-    together = counts.epsilon([RELEASE], fixed.delta, other_rdp=curve)
+    together = curves.epsilon(orders, curve + counts.rdp(RELEASE, orders), fixed.delta).epsilon
     at_one_order = (
         total.rdp + math.log1p(-1 / order) - (math.log(fixed.delta) + math.log(order)) / (order - 1)
     )
@@ -154,7 +154,9 @@ def test_votes_counts_and_sums_in_one_ledger_cost_what_composed_losses_say(tmp_p
         composed = composed.compose(losses.from_gaussian_mechanism(sigma, **settings))
     wanted = composed.get_epsilon_for_delta(fixed.delta)
     teachers = 60 * curves.data_independent(mechanism, 250, 3, curves.default_orders(), rule="counts")[0]
-    renyi = counts.epsilon(tables, fixed.delta, other_rdp=teachers)
+    whole = teachers + sum(counts.rdp(one, curves.default_orders()) for one in tables)
+    renyi = curves.epsilon(curves.default_orders(), whole, fixed.delta).epsilon
     assert wanted * (1 - 1e-3) <= renyi <= min(spent, 1.2 * wanted) * (1 + 1e-9)
-    exactly = counts.epsilon(tables, fixed.delta, other_mu=math.sqrt(2 * 60) / 40.0)  # of Gaussian noise
+    mus = math.sqrt(2 * 60) / 40.0, *(counts.gaussian_mu(one) for one in tables)  # of Gaussian noise
+    exactly = composition.gaussian_epsilon(math.hypot(*mus), fixed.delta)
     assert exactly == pytest.approx(wanted, rel=2e-3)

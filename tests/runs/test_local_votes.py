@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pate_jax import voting
-from pate_jax.accounting import local_plan
+from pate_jax.accounting import local as figures
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import local
 from pate_jax.runs import chain
@@ -103,7 +103,7 @@ def test_an_older_ledger_gets_the_same_answers_and_shows_them_again(tmp_path, pl
     other = tmp_path / "other.json"
     terms.write(
         other,
-        local_plan.plan("one-hot", classes=3, questions=12, voters=90, budget=2.0),
+        figures.plan("one-hot", classes=3, questions=12, voters=90, budget=2.0),
         questions=12,
         voters=90,
         budget=2.0,

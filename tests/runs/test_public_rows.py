@@ -18,6 +18,7 @@ from pate_jax.aggregate import Answers, soft_answers
 from pate_jax.audit import verify
 from pate_jax.data import tables
 from pate_jax.data.dataset import AS_STORED
+from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax
 from pate_jax.runs.baselines import training
@@ -28,10 +29,9 @@ from pate_jax.runs.report import sheet
 from pate_jax.runs.settings import DataChoice
 from pate_jax.runs.tune import pipeline as tuning
 from pate_jax.runs.tune.settings import Setting, TuneConfig
-from pate_jax.student import Auto, Linear, PublicInputs, Ridge, Supervised, Tandem
+from pate_jax.student import Auto, Linear, PublicInputs, Ridge, Tandem
 from pate_jax.system import storage
 
-QUICK = Supervised(net="table", steps=4, batch_size=8)
 NAMES = {"label": "sick", "id": "key"}
 
 
@@ -89,6 +89,7 @@ KINDS = {
         *given,
         voters="teachers",
         teachers=20,
+        teacher=TeacherConfig(net="linear"),
         queries=60,
         epsilon=30.0,
         mechanism=DiscreteGaussianMax(4.0),
@@ -225,7 +226,7 @@ def test_votes_from_elsewhere_show_their_pool_only_if_told(tmp_path):
     assert call("student", refused, "--show-public") == 2
 
 
-def test_thumbnails_of_public_images_stay_inside(tmp_path):
+def test_thumbnails_of_public_images_stay_inside(tmp_path, small_nets):
     parts = honest_runs.images(tmp_path)
     for shown in (False, True):
         run = RunDirectory(tmp_path / f"run{shown}")

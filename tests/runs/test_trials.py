@@ -31,7 +31,7 @@ OFFERS = re.compile(
 STUDENT = ("--student.method", "supervised", "--student.steps", 4)
 NAMED = ("--label-column", "sick", "--id-column", "key")
 KINDS = {
-    "teachers": ("run", "--teachers", 5, "--queries", 6, *STUDENT, "gnmax", "--sigma", 3),
+    "teachers": ("run", "--teachers", 5, "--net", "linear", "--queries", 6, *STUDENT, "gnmax", "--sigma", 3),
     "neighbours": ("run", "--voters", "neighbours", "--epsilon", 8, *STUDENT),
     "sums": ("run", "--voters", "sums", "--epsilon", 8),
     "dpsgd": ("baseline", "dpsgd", "--epsilon", 8, "--steps", 2, "--batch", 30),
@@ -134,7 +134,7 @@ def test_a_run_that_is_no_trial_says_nothing_of_it(tmp_path):
 
 def test_votes_of_a_trial_carry_the_mark_to_whoever_answers_them(parts, tmp_path):
     run, other = RunDirectory(tmp_path / "run"), RunDirectory(tmp_path / "other")
-    ran("train", *files(parts), *NAMED, "--teachers", 4, "--epochs", 1, "--out", run.root)
+    ran("train", *files(parts), *NAMED, "--teachers", 4, "--net", "linear", "--out", run.root)
     ran("vote", run.root, "--queries", 5)
     whole = voting.load_votes(run.votes)
     assert whole.trial and voting.votes.save_votes(tmp_path / "again.npz", whole._replace(ids=None)) is None
@@ -282,7 +282,7 @@ def asked_more(folder, swapped):
         np.savez(folder / f"{name}.npz", **held)
     run = RunDirectory(folder / "run")
     parts = [word for part in ("private", "public") for word in (f"--{part}", folder / f"{part}.npz")]
-    ran("train", *parts, "--classes", 2, "--teachers", 4, "--epochs", 1, "--out", run.root)
+    ran("train", *parts, "--classes", 2, "--teachers", 4, "--net", "linear", "--out", run.root)
     ran("vote", run.root, "--queries", 4)
     ran("aggregate", run.root, "--budget-epsilon", 8, "discrete-gaussian", "--sigma", 8)
     ran("vote", run.root, "--more", "--queries", 4, "--public", folder / "further.npz")

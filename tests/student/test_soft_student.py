@@ -12,10 +12,11 @@ from sklearn.kernel_ridge import KernelRidge as SklearnKernelRidge
 from sklearn.linear_model import Ridge as SklearnRidge
 from test_student_methods import CLASSES, leaves, pictures, public
 
-from pate_jax.aggregate import Answers, soft_answers
+from pate_jax.aggregate import Answers, answer, of_histograms, seeded_key, soft_answers
 from pate_jax.crowd.shares import of_counts
 from pate_jax.data.dataset import AS_STORED
 from pate_jax.errors import PateError
+from pate_jax.mechanisms import GaussianHistogram
 from pate_jax.mechanisms.crowds import NeighbourCounts
 from pate_jax.student import PublicInputs, fit, named, smoothing
 from pate_jax.student.calibration import negative_log_likelihood, temperature
@@ -399,3 +400,31 @@ def test_a_table_of_equal_rows_and_one_of_many_rows_have_students_too(monkeypatc
     student = of_rows(rows, told(0.5 + 0.45 * np.sign(rows[:, 0] * rows[:, 1])))
     np.testing.assert_array_equal(student.parameters["examples"], rows[::5])
     assert (student(rows).argmax(1) == (rows[:, 0] * rows[:, 1] > 0)).mean() > 0.9
+
+
+def test_targets_of_whole_histograms_are_chances_around_what_others_let_expect():
+    random = np.random.default_rng(0)
+    expected = random.dirichlet(np.ones(4), 20000)
+    truth = expected + random.normal(size=expected.shape) * 0.02**0.5
+    deviation = np.full(len(truth), 0.4)
+    seen = truth + 0.4 * random.normal(size=truth.shape)
+    soft = smoothed(seen, deviation)._replace(plain=seen, noise=deviation)
+    targets, right = smoothing.informed(soft, expected, image=True).targets, truth.argmax(1)
+    for low in (0.1, 0.3, 0.5, 0.7, 0.9):
+        there = (targets >= low) & (targets < low + 0.1)
+        hits = (np.arange(4) == right[:, None])[there]
+        assert there.sum() > 200 and abs(hits.mean() - targets[there].mean()) < 0.03
+    assert smoothing.informed(smoothed(seen, deviation), expected, image=True).plain is None
+
+
+def test_least_squares_learns_the_shares_of_whole_histograms_as_they_are():
+    random, mechanism = np.random.default_rng(1), GaussianHistogram(30.0)
+    inputs = random.normal(size=(60, 3)).astype(np.float32)
+    votes = np.stack([random.multinomial(50, [0.5, 0.3, 0.2]) for _ in range(40)])
+    given = of_histograms(answer(mechanism, votes, key=seeded_key(2)).counts, mechanism, 50)
+    told = lesson(PublicInputs(inputs, AS_STORED, 3, ("a", "b", "c")), given)
+    assert (told.soft.plain == np.asarray(given.shares)).all() and (told.soft.plain < 0).any()
+    plain = told._replace(soft=smoothing.Soft(told.soft.plain, np.ones(40, np.float32)))
+    assert (ridge.left_out(0, told) == ridge.left_out(0, plain)).all()
+    shrunk = told._replace(soft=smoothing.Soft(told.soft.targets, told.soft.weights))
+    assert not np.allclose(ridge.left_out(0, told), ridge.left_out(0, shrunk))

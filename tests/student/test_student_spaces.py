@@ -53,7 +53,7 @@ def test_kinds_that_need_no_training_are_those_of_public_inputs():
         trained.learn("contrast", public, key=jax.random.key(0))
 
 
-@pytest.mark.parametrize("kind", ["identity", "columns", "patches", "student"])
+@pytest.mark.parametrize("kind", ["identity", "columns", "patches"])
 @pytest.mark.parametrize("sample", [40, 1000])
 def test_a_space_and_its_pool_are_learned_at_once_and_each_input_is_looked_at_once(monkeypatch, kind, sample):
     """The directions are learned from a sample of the pool, which is not looked at again."""
@@ -66,13 +66,9 @@ def test_a_space_and_its_pool_are_learned_at_once_and_each_input_is_looked_at_on
         seen.append(len(inputs))
         return look(front, inputs, first)
 
-    if kind == "student":
-        made, learned = student.space(a_student(), pool), partial(trained.learned_from, a_student(), pool)
-    else:
-        made = trained.learn(kind, public, key=jax.random.key(0))
-        learned = partial(trained.learned, kind, public, key=jax.random.key(0))
+    made = trained.learn(kind, public, key=jax.random.key(0))
     monkeypatch.setattr(space, "features", counted)
-    found, coordinates = learned()
+    found, coordinates = trained.learned(kind, public, key=jax.random.key(0))
     assert sum(seen) == 90
     assert found.description() == made.description()
     np.testing.assert_array_equal(coordinates, made.coordinates(pool))

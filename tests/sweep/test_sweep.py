@@ -130,7 +130,7 @@ def test_a_correction_of_whose_votes_they_were_outlives_a_merge(file, tmp_path, 
         assert {row["judged_on"] for row in found["rows"]} == {kind}
         return [len(path.read_bytes()) for path in sorted(tmp_path.glob("results-*.jsonl"))]
 
-    for kind in ("public", "private", "public"):
+    for kind in ("private", "public"):
         assert parts(kind) == parts(kind)  # what is declared already is not written again
     whole = sweep(SweepConfig((str(file),), out=tmp_path, values=GRID))
     assert {row["judged_on"] for row in whole["rows"]} == {"private"}

@@ -11,10 +11,11 @@ from pate_jax.accounting.data_independent import WorstCase
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import from_dict
 from pate_jax.student import PublicInputs
-from pate_jax.sweep import Grid, SweepConfig, cells, charts, ensembles, results, students, sweep
+from pate_jax.sweep import Grid, SweepConfig, cells, charts, results, students, sweep, vote_sources
 from pate_jax.sweep import rows as judged
 
-TWO_SEEDS = {"seeds": (0, 1), "students": ("ridge",), "selections": ("first",)}
+ONE_LIST = Grid(("gnmax",), ("4", "10"), queries=("40",))
+TWO_SEEDS = {"values": ONE_LIST, "seeds": (0, 1), "students": ("ridge",), "selections": ("first",)}
 GRID = Grid(("gnmax",), ("4", "10"), queries=("20", "40"))
 FIGURES = ("data_independent", "published", "answered", "right", "student_accuracy")
 
@@ -115,11 +116,11 @@ def test_an_interrupted_sweep_goes_on_where_it_was_and_ends_with_the_same_bits(t
     with pytest.raises(KeyboardInterrupt):
         sweep(config)
     rows = results.read(config.folder).values()
-    assert len(rows) == 16 + 2
+    assert len(rows) == 8 + 2
     first = {path: path.stat().st_mtime_ns for path in config.folder.glob("teachers/*/private/*.npz")}
     found = sweep(config)
     assert {path: path.stat().st_mtime_ns for path in first} == first, "teachers voted again"
-    assert len(trained) == 1 + found["students"] and found["done_before"] == 18
+    assert len(trained) == 1 + found["students"] and found["done_before"] == 10
     assert sweep(config)["done_before"] == found["cells"] and len(trained) == 1 + found["students"]
     assert bare(whole[0]["rows"]) == bare(found["rows"])
 
@@ -147,20 +148,20 @@ def test_the_picture_has_a_line_for_each_number_of_teachers_of_means_over_seeds(
 def test_students_can_be_limited_and_the_most_promising_settings_come_first(told, monkeypatch):
     asked = []
     monkeypatch.setattr(students, "accuracy", lambda *given: asked.append(len(given[2].labels)) or 0.5)
-    few = sweep(told(most_students=5))
+    few = sweep(told(values=ONE_LIST, most_students=5))
     assert few["students"] == len(asked) == 4, "two settings with two students each; a fifth has no partner"
-    every = sweep(told())
-    assert every["students"] > 4 and every["done_before"] == 8 + 4
+    every = sweep(told(values=ONE_LIST))
+    assert every["students"] > 4 and every["done_before"] == 4 + 4
     with pytest.raises(PateError, match="most_students=0 must be at least 1"):
         told(most_students=0)
 
 
-@pytest.mark.parametrize("name", ["gnmax", "confident-gnmax"])
-def test_noise_is_fitted_to_wished_epsilons(name):
-    wished = Grid((name,), epsilons=("1", "4"), thresholds=("0.6T",))
+@pytest.mark.parametrize(("name", "wishes"), [("gnmax", (1, 4)), ("confident-gnmax", (2,))])
+def test_noise_is_fitted_to_wished_epsilons(name, wishes):
+    wished = Grid((name,), epsilons=tuple(map(str, wishes)), thresholds=("0.6T",))
     asked = wished.asked(30, 2, [20, 40], 1e-5)
-    assert [queries for _, queries in asked] == [20, 40] * 2
-    for (mechanism, queries), wish in zip(asked, (1, 1, 4, 4), strict=True):
+    assert [queries for _, queries in asked] == [20, 40] * len(wishes)
+    for (mechanism, queries), wish in zip(asked, np.repeat(wishes, 2), strict=True):
         figure = WorstCase(mechanism, [30], 2).figure(np.array([queries]), 1e-5).epsilon.epsilon
         assert 0.85 * wish < figure <= wish
 
@@ -184,7 +185,7 @@ def test_all_ensembles_are_asked_the_same_lists_and_a_list_of_first_inputs_begin
     [
         ({"seeds": ()}, r"seeds=\(\) must be numbers from 0"),
         ({"seeds": (-1,)}, r"seeds=\(-1,\) must be numbers from 0"),
-        ({"teacher": ensembles.TeacherConfig(net="mlp")}, "--net mlp and --nets were both given"),
+        ({"teacher": vote_sources.TeacherConfig(net="mlp")}, "--net mlp and --nets were both given"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(told, changes, message):

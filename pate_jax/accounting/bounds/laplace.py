@@ -157,12 +157,3 @@ def moments(log_q: Curve, epsilon: float, orders: Curve) -> Curve:
     bound = np.logaddexp(first, lq + epsilon * steps) / steps
     result[good] = np.clip(bound, gnmax.TINY, baseline)
     return result
-
-
-def published(votes: NDArray[np.int64], scale: float, orders: Curve) -> Curve:
-    """The 2017 paper's data-dependent bound of LNMax on each query; each answer is `2/scale`-DP.
-
-    >>> bool(published(np.array([[240, 10]]), 20.0, np.array([9.0]))[0, 0] < 0.001)
-    True
-    """
-    return moments(log_q(votes, scale), 2 / scale, orders)

@@ -56,7 +56,7 @@ def supremum(noise: Noise, argmax: Curve, room: float, orders: Curve) -> Curve:
     return bound
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)  # a calibration asks for hundreds, and a register for those of all its runs
 def _remembered(noise: Noise, argmax: bytes, room: float, orders: bytes) -> Curve:
     grid, inner = np.frombuffer(orders), np.frombuffer(argmax)
     if noise.family == "discrete_laplace":

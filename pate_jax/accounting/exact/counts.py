@@ -17,7 +17,6 @@ squares of mu. The distance of the noise's tables from their laws is paid for in
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from functools import lru_cache
@@ -33,7 +32,6 @@ from pate_jax.accounting.slack import with_slack
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import GaussianHistogram, laws
 from pate_jax.mechanisms.crowds import (
-    LARGEST_SIGMA,
     Change,
     Comparison,
     CrowdRelease,
@@ -104,27 +102,19 @@ def epsilon(
     delta: float,
     *,
     change: Change = "changed",
-    other_mu: float = 0.0,
-    other_rdp: NDArray[np.float64] | None = None,
 ) -> float:
     """The least proven epsilon of several releases together, which may depend on earlier ones.
-
-    The cost of other questions about the same records is given as its mu (`composition.gaussian_dp`), if all
-    of their noise is Gaussian, and otherwise as a data-independent curve on `curves.default_orders()`.
 
     >>> release = NeighbourCounts(queries=80, classes=10, votes=1, sigma=10.0)
     >>> round(epsilon([release], 1e-5), 4), round(epsilon([release, release], 1e-5, change="joined"), 4)
     (0.497, 0.497)
     """
     check_delta(delta)
-    if other_mu and other_rdp is not None:
-        raise PateError("other_mu and other_rdp are both given: give the cost of other questions only once")
-    slack = slack_of(releases)
 
     def least(inner: float) -> curves.Epsilon:
-        return curves.Epsilon(_least(releases, inner, change, other_mu, other_rdp), None)
+        return curves.Epsilon(_least(releases, inner, change), None)
 
-    return float(with_slack(least, delta, slack).epsilon)
+    return float(with_slack(least, delta, slack_of(releases)).epsilon)
 
 
 def slack_of(releases: Sequence[CrowdRelease]) -> float:
@@ -134,32 +124,6 @@ def slack_of(releases: Sequence[CrowdRelease]) -> float:
     True
     """
     return math.fsum(_slack(release) for release in releases) * _UP
-
-
-def least_noise(
-    release: CrowdRelease, target: float, delta: float, *, change: Change = "changed"
-) -> CrowdRelease:
-    """The release with the least noise, up to one part in a million, whose epsilon is at most the target.
-
-    >>> release = least_noise(NeighbourCounts(queries=80, classes=10, votes=1, sigma=1.0), 0.1, 1e-5)
-    >>> round(release.sigma, 2), epsilon([release], 1e-5) <= 0.1
-    (43.49, True)
-    """
-    if not (target > 0 and math.isfinite(target)):
-        raise PateError(f"target={target!r} must be a finite epsilon above 0")
-    low = high = 1.0
-    while epsilon([_with(release, high)], delta, change=change) > target:
-        if high >= LARGEST_SIGMA:
-            raise PateError(f"target={target!r} needs noise beyond {LARGEST_SIGMA:g}: raise it, or delta")
-        low, high = high, min(2 * high, LARGEST_SIGMA)
-    while high / low > 1 + 1e-6:
-        middle = math.sqrt(low * high)
-        low, high = (
-            (low, middle)
-            if epsilon([_with(release, middle)], delta, change=change) <= target
-            else (middle, high)
-        )
-    return _with(release, high)
 
 
 def mu_for(target: float, delta: float) -> float:
@@ -308,32 +272,21 @@ def _joint_mu(releases: Sequence[CrowdRelease], change: Change) -> float | None:
     return math.sqrt(math.fsum(squares)) * _UP
 
 
-def _with(release: CrowdRelease, sigma: float) -> CrowdRelease:
-    return dataclasses.replace(release, sigma=sigma)
-
-
 def _slack(release: CrowdRelease) -> float:
     """An upper bound of the total-variation distance of all draws from their law."""
     return math.prod(release.shape) * laws.distance(release.noise)
 
 
-def _least(
-    releases: Sequence[CrowdRelease],
-    delta: float,
-    change: Change,
-    other_mu: float,
-    other_rdp: NDArray[np.float64] | None,
-) -> float:
+def _least(releases: Sequence[CrowdRelease], delta: float, change: Change) -> float:
     """The least of the bounds that hold for these releases."""
     mus = [gaussian_mu(release, change=change) for release in releases]
-    if other_rdp is None and all(mu is not None for mu in mus):
-        together = math.sqrt(math.fsum(mu * mu for mu in [*mus, other_mu] if mu)) * _UP
+    if all(mu is not None for mu in mus):
+        together = math.sqrt(math.fsum(mu * mu for mu in mus if mu)) * _UP
         return composition.gaussian_epsilon(together, delta)
     orders = curves.default_orders()
-    others = orders * other_mu**2 / 2 * _UP if other_rdp is None else other_rdp
-    total = np.sum([others, *(rdp(release, orders, change=change) for release in releases)], axis=0)
+    total = np.sum([rdp(release, orders, change=change) for release in releases], axis=0)
     renyi = float(curves.epsilon(orders, total * _UP, delta).epsilon)
-    return min(renyi, _composed(releases, delta, change)) if not others.any() else renyi
+    return min(renyi, _composed(releases, delta, change))
 
 
 def _composed(releases: Sequence[CrowdRelease], delta: float, change: Change) -> float:

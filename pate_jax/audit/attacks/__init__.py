@@ -6,12 +6,13 @@ attack     what an attack on a run is: the interface of those below
 every      all that suit a run
 mechanism  whether the noise that is drawn is the noise that is charged for, by millions of draws
 canaries   what epsilon is at least, by records of an attacker's choosing in a copy of the pipeline
+steps_canaries    such records where sums take several steps, one a direction
 teacher_canaries  such a record in one shard, which moves a vote at every query
 canary_bounds     the lower bounds that they give, by jax_privacy
 recovery   whether repeated answers give votes away that nobody paid for
 poisoning  how many bad teachers or voters it takes to change an answer: certificates, and bad records
 trials     what bad records did, beside what is certified
-poisoned   all of it for a finished run: poisoned_teachers and poisoned_crowds
+poisoned   all of it for a finished run: poisoned_teachers, poisoned_crowds and poisoned_steps
 shadows    a whole pipeline again and again, each time on another half of the records
 membership who took part, guessed from what shadows show: loss, LiRA, RMIA, and the noisy table
 roc        how good such guesses are, beside what a guarantee allows

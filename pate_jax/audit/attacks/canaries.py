@@ -29,7 +29,7 @@ from pate_jax import ensemble
 from pate_jax.accounting.data_independent import WorstCase
 from pate_jax.accounting.exact import counts
 from pate_jax.aggregate import noise
-from pate_jax.audit.attacks import canary_bounds, mechanism, membership, teacher_canaries
+from pate_jax.audit.attacks import canary_bounds, mechanism, membership, steps_canaries, teacher_canaries
 from pate_jax.audit.attacks.attack import Attack, Flags, of_counts
 from pate_jax.audit.attacks.canary_bounds import Lower
 from pate_jax.audit.attacks.shadows import Pipeline
@@ -172,9 +172,9 @@ class Bounds(NamedTuple):
 
 
 def unfit(run: RunDirectory) -> str | None:
-    """Why canaries cannot play in a run's pipeline: one table of class sums, or linear teachers, can."""
+    """Why canaries cannot play in a run's pipeline: class sums, or linear teachers, can."""
     if crowd_inputs.is_crowd(run):
-        fits = run.record.read().crowd.voters == "sums" and steps.planned(run) == 1
+        fits = run.record.read().crowd.voters == "sums"
     else:
         settings = run.record.read()
         if (reason := mechanism.unfit(run) or of_counts(run)) is not None:
@@ -183,7 +183,7 @@ def unfit(run: RunDirectory) -> str | None:
     if fits:
         return canary_bounds.missing()
     return (
-        f"{run.root} is a run neither of class sums in one step nor of linear teachers (--net linear), the "
+        f"{run.root} is a run neither of class sums nor of linear teachers (--net linear), the "
         "only pipelines that canaries are planted in: --only mechanism audits the noise of every run"
     )
 
@@ -200,10 +200,28 @@ def of_run(run: RunDirectory, flags: Flags) -> Bounds:
 def of_sums(run: RunDirectory, canaries: int) -> Bounds:
     """All canaries in one data set, over several runs."""
     opened = crowd_inputs.opened(run, tolerant=True)
+    if steps.planned(run) > 1:
+        return of_steps(opened, releases(run)[1], canaries)
     made = planted(opened, *releases(run), canaries)
     runs = game(canaries, made.records // 2)
     seen = played(made, runs, coins=_coins())
     return Bounds(seen.coins.size, runs, bounds(seen, made, opened.choice.delta))
+
+
+def of_steps(opened: Crowd, number: HeadCount, canaries: int) -> Bounds:
+    """The same where sums take several steps."""
+    made = steps_canaries.planted(
+        opened.plan,
+        opened.pool,
+        opened.at(2).pool,
+        number,
+        voters=opened.counted,
+        most=max(1, canaries // RUNS),
+        by_user=opened.choice.by == "user",
+    )
+    runs = game(canaries, made.records // 2)
+    seen = steps_canaries.played(made, runs, coins=_coins())
+    return Bounds(seen.coins.size, runs, steps_canaries.bounds(seen, made, opened.choice.delta))
 
 
 def releases(run: RunDirectory) -> tuple[ClassSums, HeadCount]:

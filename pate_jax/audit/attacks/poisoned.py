@@ -5,6 +5,7 @@ from __future__ import annotations
 from pate_jax.audit.attacks import poisoning
 from pate_jax.audit.attacks.attack import Attack, Flags
 from pate_jax.audit.attacks.poisoned_crowds import PoisonedCrowd
+from pate_jax.audit.attacks.poisoned_steps import PoisonedSteps
 from pate_jax.audit.attacks.poisoned_teachers import PoisonedTeachers
 from pate_jax.audit.attacks.trials import Poisoned
 from pate_jax.ensemble import checkpoint
@@ -16,14 +17,9 @@ from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.parties.join import is_party
 
 
-def unfit(run: RunDirectory) -> str | None:
-    """Why bad voters cannot be followed: where sums take steps, each of them answers all tables before it."""
-    if not is_crowd(run) or steps.planned(run) == 1:
-        return None
-    return (
-        f"{run.root} took {steps.planned(run)} steps, in each of which bad voters move what all others add "
-        "later: no label can be certified from the noisy tables; a run with --steps 1 can be looked at"
-    )
+def unfit(run: RunDirectory) -> None:
+    """Bad records can be followed in every run: there is no reason against it."""
+    del run
 
 
 def of_run(run: RunDirectory, flags: Flags) -> Poisoned:
@@ -44,8 +40,9 @@ def of_teachers(run: RunDirectory) -> Poisoned:
 
 
 def of_crowd(run: RunDirectory) -> Poisoned:
-    """Of a crowd's run of one table."""
-    made = PoisonedCrowd(crowd_inputs.opened(run, tolerant=True))
+    """Of a crowd's run."""
+    kind = PoisonedCrowd if steps.planned(run) == 1 else PoisonedSteps
+    made = kind(crowd_inputs.opened(run, tolerant=True))
     found = poisoning.of_withstood(made.withstood, "labels", poisoning.OF_A_CROWD)
     alone = made.targeted()
     return Poisoned([found], list(made.trials()), [] if alone is None else [alone])

@@ -234,10 +234,23 @@ class PoisonedCrowd:
                 last = bad == numbers(len(names))[-1]
                 yield self._trial(poison, order[:bad], last)
 
+    @cached_property
+    def told(self) -> Table:
+        """What all that the run answers follows from."""
+        return self.noisy
+
+    def poisoned(self, poison: Poison, rows: Int[np.ndarray, " row"]) -> Table:
+        """The same if the records in these rows were bad."""
+        return self.noisy + self._moved(poison, rows)
+
+    def held(self, told: Table) -> Int[np.ndarray, " query"]:
+        """The labels that follow by the rule by which the run's own table was read."""
+        return np.asarray(self.rule.scores(told).argmax(1))
+
     def _trial(self, poison: Poison, bad: Int[np.ndarray, " voter"], last: bool) -> Trial:
-        noisy = self.noisy + self._moved(poison, np.flatnonzero(np.isin(self.of, bad)))
-        labels, first = (self.rule.scores(one).argmax(1) for one in (noisy, self.noisy))
-        given, before = (self._shares(one).probabilities.argmax(1) for one in (noisy, self.noisy))
+        told = self.poisoned(poison, np.flatnonzero(np.isin(self.of, bad)))
+        labels, first = (self.held(one) for one in (told, self.told))
+        given, before = (self.answered(one).probabilities.argmax(1) for one in (told, self.told))
         return Trial(
             poison,
             _ANYWHERE,
@@ -245,34 +258,44 @@ class PoisonedCrowd:
             len(bad),
             *compared(self.withstood, labels != first, len(bad)),
             float((given != before).mean()),
-            self._trigger(noisy, before) if poison == "backdoor" else None,
-            self._student(noisy, last) if poison == "backdoor" else None,
+            self._trigger(told, before) if poison == "backdoor" else None,
+            self._student(told, last) if poison == "backdoor" else None,
         )
 
     def _moved(self, poison: Poison, rows: Int[np.ndarray, " row"]) -> Table:
         """How far bad records in these rows move the table; they are all the records of their voters."""
+        people, bad = self._both(poison, rows)
+        return np.asarray(tables.table(self.plan, bad) - tables.table(self.plan, people))
+
+    def _both(self, poison: Poison, rows: Int[np.ndarray, " row"]) -> tuple[Voters, Voters]:
+        """Those who vote in these rows, and as they are if bad."""
         people = self.people.take(rows)
         classes = self.crowd.dataset.classes
         inputs, labels = poisoned(poison, self.trigger, people.inputs, people.labels, classes)
-        bad = people._replace(inputs=inputs, labels=labels)
-        return np.asarray(tables.table(self.plan, bad) - tables.table(self.plan, people))
+        return people, people._replace(inputs=inputs, labels=labels)
 
-    def _shares(self, noisy: Table, inputs: np.ndarray | None = None) -> shares.Shares:
+    def answered(self, told: Table, inputs: np.ndarray | None = None) -> shares.Shares:
         """What is answered from a table, of what was asked or of other inputs."""
         if isinstance(self.plan.release, NeighbourCounts):
-            return shares.of_counts(noisy, self.plan.release)
+            return shares.of_counts(told, self.plan.release)
         others = None if inputs is None else self.plan.space.coordinates(inputs)
-        return shares.of_sums(noisy, self.plan, self.crowd.pool, self.crowd.weight(noisy), others)
+        return shares.of_sums(told, self.plan, self.crowd.pool, self.crowd.weight(told), others)
 
-    def _trigger(self, noisy: Table, plain: Int[np.ndarray, " query"]) -> Marked | None:
+    def linear(self, told: Table) -> Student:
+        """The classifier that follows, as a student."""
+        crowd, plan = self.crowd, self.plan
+        model = shares.classifier_of(told, plan, crowd.pool, crowd.weight(told))
+        return sums.of_sums(PublicInputs.of(crowd.dataset), plan.space, plan.scaling, model)
+
+    def _trigger(self, told: Table, plain: Int[np.ndarray, " query"]) -> Marked | None:
         """Of sums, which answer any input."""
         if not isinstance(self.plan.release, ClassSums):
             return None
         on = self.trigger.on(self.crowd.seen.public.inputs)
-        said, before = (self._shares(one, on).probabilities.argmax(1) for one in (noisy, self.noisy))
+        said, before = (self.answered(one, on).probabilities.argmax(1) for one in (told, self.told))
         return trials.marked(said, before, plain)
 
-    def _student(self, noisy: Table, last: bool) -> Marked | None:
+    def _student(self, told: Table, last: bool) -> Marked | None:
         """Of a student that is quick to make, or else in the last trial."""
         dataset = self.crowd.dataset
         if self.released is None or self.crowd.seen is not dataset:
@@ -280,21 +303,16 @@ class PoisonedCrowd:
         config = taught(self.crowd.run)
         if config.method not in QUICK and not last:
             return None
-        learned = self._linear(noisy) if isinstance(config, Linear) else self._trained(config, noisy)
+        learned = self.linear(told) if isinstance(config, Linear) else self._trained(config, told)
         learned = learned._replace(dtype=self.released.dtype, columns=self.released.columns)
         return of_student(learned, self.released, judged(dataset.test, dataset.public), self.trigger)
 
-    def _linear(self, noisy: Table) -> Student:
-        crowd, plan = self.crowd, self.plan
-        model = shares.classifier_of(noisy, plan, crowd.pool, crowd.weight(noisy))
-        return sums.of_sums(PublicInputs.of(crowd.dataset), plan.space, plan.scaling, model)
-
-    def _trained(self, config: StudentConfig, noisy: Table) -> Student:
+    def _trained(self, config: StudentConfig, told: Table) -> Student:
         """A student of the answers that follow from a table."""
         crowd, queries = self.crowd, self.plan.queries
         public = crowd.dataset.public
         asked = public if queries is None else public.take(queries.rows)
-        found = self._shares(noisy)
+        found = self.answered(told)
         return training.learn(crowd.run, config, crowd.dataset, asked, soft(found))
 
     def targeted(self) -> Targeted | None:

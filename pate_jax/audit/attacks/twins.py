@@ -14,13 +14,14 @@ from pate_jax import aggregate
 from pate_jax.aggregate import noise
 from pate_jax.audit.attacks.recovery import Asked, Votes
 from pate_jax.audit.attacks.shadows import Seen
-from pate_jax.audit.attacks.sums_pipeline import Sums
+from pate_jax.audit.attacks.steps_canaries import InSteps
+from pate_jax.audit.attacks.sums_pipeline import Sums, Table
 from pate_jax.crowd.classifier import Linear
 from pate_jax.data import partition
 from pate_jax.data.dataset import Part
 from pate_jax.data.partition import Shards
 from pate_jax.mechanisms import Mechanism
-from pate_jax.mechanisms.crowds import ClassSums, HeadCount
+from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, HeadCount
 
 Released = TypeVar("Released", ClassSums, HeadCount)
 _RIDGE = 1e-3  # of the mean square of an entry
@@ -45,6 +46,30 @@ def drawn_anew(mechanism: Mechanism, votes: Votes, times: int) -> Asked:
     found = [aggregate.answer(mechanism, votes.astype(np.int32), key=noise.fresh_key()) for _ in range(times)]
     given = [np.where(np.asarray(one.answered), np.asarray(one.labels), -1) for one in found]
     return Asked(np.stack(given, axis=1), charged=len(votes))
+
+
+def steps_with_too_little_noise(honest: InSteps, times: float = 10.0) -> InSteps:
+    """Steps, and the first table, with noise that is so many times smaller than the guarantee asks for."""
+    drawn = honest.first.draw
+
+    def draw(release: CrowdRelease, table: Table, key: jax.Array) -> Table:
+        return drawn(replace(release, sigma=max(1.0, release.sigma / times)), table, key)
+
+    return replace(honest, first=replace(honest.first, draw=draw))
+
+
+def one_noise_for_all_steps(honest: InSteps) -> InSteps:
+    """The noise of a run's first later step serves all others too."""
+    drawn, last = honest.first.draw, []
+
+    def draw(release: CrowdRelease, table: Table, key: jax.Array) -> Table:
+        if release is not honest.made.release:
+            last.clear()
+            return drawn(release, table, key)
+        last.append(drawn(release, table, key) - table)
+        return table + last[0]
+
+    return replace(honest, first=replace(honest.first, draw=draw))
 
 
 def on_private_records(honest: Sums) -> OnPrivate:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pate_jax.errors import PateError
+from pate_jax.system.storage import UNREADABLE
 
 _IDX_BYTES = 0x08  # the IDX code of unsigned bytes
 
@@ -76,29 +77,12 @@ def svhn(content: bytes, name: str) -> Records:
     """SVHN's cropped digits: a MATLAB file with X [32, 32, 3, n] and y [n, 1], where 10 means zero."""
     from scipy.io import loadmat, matlab
 
-    broken = (
-        ValueError,
-        TypeError,
-        LookupError,
-        AttributeError,
-        OverflowError,
-        OSError,
-        EOFError,
-        MemoryError,
-    )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # so that "returned data may be corrupt" is refused
             fields = loadmat(io.BytesIO(content), variable_names=["X", "y"])
         pixels, classes = fields["X"], fields["y"].ravel()
-    except (
-        *broken,
-        NotImplementedError,
-        zlib.error,
-        struct.error,
-        matlab.MatReadError,
-        UserWarning,
-    ) as error:
+    except (*UNREADABLE, LookupError, matlab.MatReadError, UserWarning) as error:
         raise PateError(f"{name} is not SVHN's MATLAB file ({error}); fetch it again") from error
     if pixels.ndim != 4 or pixels.shape[:3] != (32, 32, 3) or pixels.shape[3] != len(classes):
         raise PateError(f"{name} holds images {pixels.shape} and {len(classes)} labels; fetch it again")

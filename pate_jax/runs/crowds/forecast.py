@@ -13,7 +13,7 @@ from pate_jax.accounting.exact import counts
 from pate_jax.crowd import plan, rehearsal, space_kind
 from pate_jax.crowd.rehearsal import Expected
 from pate_jax.crowd.roles import Labels
-from pate_jax.crowd.step_choice import stepped
+from pate_jax.crowd.step_choice import FIRST, stepped
 from pate_jax.data import Dataset
 from pate_jax.mechanisms.crowds import Voting
 from pate_jax.models.spaces import Learned
@@ -50,11 +50,11 @@ def expected(
     return of_crowds(candidates(), wide, labels, voters=voters, classes=classes, mu=mu)
 
 
-def learned(dataset: Dataset) -> Learned:
-    """The space that a run would compare these public inputs in."""
+def learned(dataset: Dataset, directions: int = FIRST) -> Learned:
+    """The space that a run would compare these public inputs in; sums in steps want `WIDEST` directions."""
     kind = "encoder" if dataset.public.features is not None else space_kind(dataset)
     seen = dataset.seen_in(kind)
-    return trained.learned(kind, PublicInputs.of(seen), key=jax.random.key(KEY))
+    return trained.learned(kind, PublicInputs.of(seen), key=jax.random.key(KEY), directions=directions)
 
 
 def judges(dataset: Dataset, wide: Learned, *, own: bool = True) -> list[Labels]:

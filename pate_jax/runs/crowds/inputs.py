@@ -16,7 +16,7 @@ from pate_jax.accounting.exact import counts
 from pate_jax.crowd import classes, shares
 from pate_jax.crowd.plan import Plan, doubts, plan, space_kind, weight_of_users
 from pate_jax.crowd.seen import Seen, look
-from pate_jax.crowd.step_choice import stepped
+from pate_jax.crowd.step_choice import WIDEST, stepped
 from pate_jax.data import Dataset, partition, relation
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
@@ -277,7 +277,12 @@ class Crowd:
         if place not in self.learned:
             public, key = PublicInputs.of(self.seen), jax.random.key(KEY)
             self.learned[place] = trained.learned(
-                self.kind, public, key=key, encoder=self.choice.encoder, number=self._looked_at
+                self.kind,
+                public,
+                key=key,
+                directions=WIDEST,
+                encoder=self.choice.encoder,
+                number=self._looked_at,
             )
         return cast(Learned, self.learned[place])
 

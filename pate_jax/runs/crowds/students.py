@@ -73,14 +73,18 @@ def chosen(config: StudentConfig, crowd: Crowd, found: Answers, asked: Part) -> 
 
 def of_sums(crowd: Crowd) -> Student:
     """The classifier of a crowd's sums, as a student."""
-    dataset, plan = crowd.dataset, crowd.plan
-    public = PublicInputs.of(dataset)
     if crowd.step > 1:
-        kernel = answers.after(crowd) / 2.0**slope.FINE * plan.scaling.length
-        made = sums.of_head(public, plan.space, plan.scaling, kernel)
-    else:
-        made = sums.of_sums(public, plan.space, plan.scaling, answers.classifier(crowd))
-    return made._replace(columns=dataset.columns)
+        return of_weights(crowd, answers.after(crowd))
+    plan, public = crowd.plan, PublicInputs.of(crowd.dataset)
+    made = sums.of_sums(public, plan.space, plan.scaling, answers.classifier(crowd))
+    return made._replace(columns=crowd.dataset.columns)
+
+
+def of_weights(crowd: Crowd, weights: slope.Weights) -> Student:
+    """The classifier at weights that steps have led to, as a student."""
+    plan, kernel = crowd.plan, weights / 2.0**slope.FINE * crowd.plan.scaling.length
+    made = sums.of_head(PublicInputs.of(crowd.dataset), plan.space, plan.scaling, kernel)
+    return made._replace(columns=crowd.dataset.columns)
 
 
 def final(crowd: Crowd, choice: Choice) -> Student:

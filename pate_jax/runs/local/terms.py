@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate_jax.accounting import local as figures
-from pate_jax.accounting.local_plan import LocalPlan
+from pate_jax.accounting.local import LocalPlan
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import local
 from pate_jax.mechanisms.local import Local

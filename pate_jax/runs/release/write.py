@@ -56,7 +56,7 @@ def model_card(student: Student, statement: Mapping[str, Any], facts: Mapping[st
     shapes = student.shapes()
     examples = shapes.get("examples", shapes.get("patches/examples"))
     if examples is not None:
-        lines.append(f"Holds {examples[0]:,} of the public inputs, those that were answered, as they are.")
+        lines.append(f"Holds {examples[0]:,} of the public inputs as they are.")
     if facts.get("others"):
         lines.append(str(facts["others"]))
     if facts.get("attacked"):
@@ -135,8 +135,8 @@ def _bought(statement: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     chosen = f", chosen by {facts['selection']}" if facts.get("selection") else ""
     right = _share(facts.get("label_accuracy"), "no public labels to compare them with")
     if facts.get("counts"):
-        asked = statement["asked"]
-        return f"Bought: all noisy counts of {asked:,} queries{chosen}; right are of the largest: {right}."
+        of = f"{statement['answered']} of {statement['asked']} asked"
+        return f"Bought: all noisy counts, for {of}{chosen}; right are of the largest: {right}."
     return f"Labels bought: {statement['answered']} of {statement['asked']} asked{chosen}; right: {right}."
 
 

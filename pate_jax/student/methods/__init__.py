@@ -13,6 +13,7 @@ import jax
 
 from pate_jax.aggregate import Answers
 from pate_jax.data.dataset import IMAGE_RANKS
+from pate_jax.student import smoothing
 from pate_jax.student.lesson import Learned, Lesson, PublicInputs, lesson
 from pate_jax.student.methods import gan, nets, objectives, ridge, tandem
 from pate_jax.student.serving import Student
@@ -26,11 +27,28 @@ class Method(Protocol):
         """Learn, once for each key."""
 
 
+def _net(make: nets.MakeObjective[Any]) -> nets.Trainer:
+    """The trainer of a net; of whole histograms it learns targets that least squares has informed."""
+    train = nets.trainer(make)
+
+    def learn(
+        config: Any, keys: jax.Array, lesson: Lesson, exam: nets.Exam | None = None, /
+    ) -> list[Learned]:
+        soft = lesson.soft
+        if soft is not None and soft.plain is not None:
+            expected = ridge.left_out(nets.seeds(keys)[0], lesson)
+            image = lesson.public.inputs.ndim in IMAGE_RANKS
+            lesson = lesson._replace(soft=smoothing.informed(soft, expected, image=image))
+        return train(config, keys, lesson, exam)
+
+    return learn
+
+
 NETS: Mapping[str, nets.Trainer] = {
-    "supervised": nets.trainer(objectives.supervised),
-    "vat": nets.trainer(objectives.vat),
-    "gan": nets.trainer(gan.objective),
-    "fixmatch": nets.trainer(objectives.fixmatch),
+    "supervised": _net(objectives.supervised),
+    "vat": _net(objectives.vat),
+    "gan": _net(gan.objective),
+    "fixmatch": _net(objectives.fixmatch),
 }
 METHODS: Mapping[str, Method] = {**NETS, "ridge": ridge.learn, "tandem": tandem.learn}
 

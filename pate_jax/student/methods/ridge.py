@@ -3,8 +3,10 @@
 Least squares on the answers, in terms of how alike an input is to each of the public ones that were answered,
 with the penalty that predicts each answer best from all others. That says also how sure it may be of itself,
 so its probabilities need no answers held back: every answer can be left out in turn at no cost. The student
-holds those public inputs. Of a table it is linear in the scaled columns, and holds no row, unless rows may go
-out and nearness to them predicts answers better.
+holds those public inputs. Answers about images are carried over the pool first, where that predicts them
+better (`propagation`); then all of the pool is learned, and the student holds images of it. Of a table it is
+linear in the scaled columns, and holds no row, unless rows may go out and nearness to them predicts answers
+better.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from pate_jax.models import patches
 from pate_jax.models.nearness import squared_gaps
 from pate_jax.student.calibration import temperature
 from pate_jax.student.lesson import Learned, Lesson
-from pate_jax.student.methods import nets
+from pate_jax.student.methods import nets, propagation
 from pate_jax.student.settings import Ridge, check_shown
 from pate_jax.system.eigen import eigensystem
 
@@ -202,15 +204,13 @@ def left_out(seed: int, lesson: Lesson) -> Float[np.ndarray, "answers classes"]:
     """Scores of each answered input had its answer been left out, in closed form."""
     if lesson.public.inputs.ndim not in IMAGE_RANKS:
         return _best_of_table(lesson).line.unseen
-    images = scaled(lesson)
-    known = patches.learn(images, seed=seed)
-    return _line(jnp.asarray(patches.features(known, images[lesson.rows])), lesson).unseen
+    return _of_images(seed, lesson).unseen
 
 
 def _best_of_table(lesson: Lesson) -> OfTable:
     """What predicts left-out answers best: the scaled columns, or nearness to rows, each by its reach."""
     rows, soft = scaled(lesson)[lesson.rows].reshape(len(lesson.rows), -1), lesson.soft
-    targets = np.eye(lesson.public.classes)[lesson.labels] if soft is None else soft.targets
+    targets = np.eye(lesson.public.classes)[lesson.labels] if soft is None else soft.unshrunk
     weights = np.ones(len(rows)) if soft is None else soft.weights
     tried = [OfTable(of_features(rows, targets, weights), rows[:0])]
     if not lesson.public.shown:
@@ -230,12 +230,48 @@ def _best_of_table(lesson: Lesson) -> OfTable:
 
 
 def _learned(seed: int, lesson: Lesson) -> Learned:
+    found, (shape, classes) = (
+        _of_images(seed, lesson),
+        (lesson.public.inputs.shape[1:], lesson.public.classes),
+    )
+    held = len(found.parameters["examples"])
+    net = models.build("patches", input_shape=shape, classes=classes, examples=held)
+    return Learned(net.description, found.parameters, temperature(found.logits, *lesson.taught))
+
+
+class _OfImages(NamedTuple):
+    """The net `patches` by the answers, or by what they say of the pool."""
+
+    parameters: dict[str, Any]
+    unseen: Float[np.ndarray, "answers classes"]  # shares of each answered image had its answer been left out
+    logits: Float[np.ndarray, "answers classes"]  # of the net, by which its temperature is set
+
+
+def _of_images(seed: int, lesson: Lesson) -> _OfImages:
+    """The better of the two, by the answers that they have not seen."""
     images = scaled(lesson)
     known = patches.learn(images, seed=seed)
-    fitted = fit(known, images, patches.features(known, images[lesson.rows]), lesson)
-    shape, classes = images.shape[1:], lesson.public.classes
-    net = models.build("patches", input_shape=shape, classes=classes, examples=len(examples(lesson)))
-    return Learned(net.description, fitted.parameters, temperature(fitted.unseen, *lesson.taught))
+    own = fit(known, images, patches.features(known, images[lesson.rows]), lesson)
+    soft = lesson.soft
+    targets = np.eye(lesson.public.classes)[lesson.labels] if soft is None else soft.unshrunk
+    found = propagation.carried(known, images, lesson, targets)
+    if found is None or _agreement(found.unseen, targets) <= _agreement(own.unseen, targets):
+        return _OfImages(own.parameters, own.unseen / _LOUD, own.unseen)
+    held = np.arange(min(_HELD, len(found.rows))) * len(found.rows) // min(_HELD, len(found.rows))
+    across = np.asarray(patches.likeness(jnp.asarray(found.features), jnp.asarray(found.features[held])))
+    line = of_few_examples(
+        across[held], across, np.eye(lesson.public.classes)[found.labels], np.ones(len(across))
+    )
+    parameters = own.parameters | {
+        "examples": images[found.rows[held]].astype(np.float32),
+        "dense0": _head(line),
+    }
+    return _OfImages(parameters, found.unseen, _LOUD * line.unseen[: len(lesson.rows)])
+
+
+def _agreement(said: Float[np.ndarray, "answers classes"], targets: np.ndarray) -> float:
+    """What answers give the classes that are said of them, in the mean."""
+    return float(np.take_along_axis(targets, said.argmax(1)[:, None], 1).mean())
 
 
 def scaled(lesson: Lesson) -> Float[np.ndarray, "input ..."]:
@@ -276,9 +312,9 @@ def _line(answered: Array, lesson: Lesson) -> Line:
     if lesson.soft is None:
         return least_squares(alike, lesson.labels, lesson.public.classes)
     if len(held) == len(answered):
-        return weighted_least_squares(alike, lesson.soft.targets, lesson.soft.weights)
+        return weighted_least_squares(alike, lesson.soft.unshrunk, lesson.soft.weights)
     across = np.asarray(patches.likeness(answered, held))
-    return of_few_examples(alike, across, lesson.soft.targets, lesson.soft.weights)
+    return of_few_examples(alike, across, lesson.soft.unshrunk, lesson.soft.weights)
 
 
 def logits(

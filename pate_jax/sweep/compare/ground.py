@@ -16,6 +16,7 @@ from jaxtyping import Float, Int
 from pate_jax import aggregate, ensemble, student, voting
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.aggregate import Answers
+from pate_jax.crowd.step_choice import WIDEST
 from pate_jax.data import Dataset, Part, partition, relation
 from pate_jax.data.dataset import AS_STORED
 from pate_jax.errors import PateError
@@ -148,7 +149,7 @@ class Ground:
     @_timed
     def wide(self) -> Learned:
         """The space in which records vote by themselves, and the pool in it."""
-        return forecast.learned(self.dataset)
+        return forecast.learned(self.dataset, WIDEST)
 
     @cached_property
     def seen(self) -> Dataset:

@@ -1,0 +1,98 @@
+"""Bad voters where sums take several steps: all steps are asked for again, with the noise that the run drew.
+
+Bad records move the first table, then the weights, and with these what everybody adds later. So no label is
+certified from the noisy tables, and trials alone say what so many bad voters did.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Int
+
+from pate_jax.audit.attacks.poisoned_crowds import PoisonedCrowd, Table
+from pate_jax.audit.attacks.poisoning import Poison
+from pate_jax.crowd import seen, shares, steps, vectors
+from pate_jax.crowd.seen import Seen
+from pate_jax.crowd.slope import Weights
+from pate_jax.errors import PateError
+from pate_jax.runs.crowds import answers, release
+from pate_jax.runs.crowds import steps as lines
+from pate_jax.runs.crowds.inputs import Crowd
+from pate_jax.runs.crowds.students import of_weights
+from pate_jax.student import Student
+
+
+@dataclass(frozen=True)
+class PoisonedSteps(PoisonedCrowd):
+    """A crowd's run of several steps, whose first table is that of a run of one."""
+
+    @cached_property
+    def made(self) -> steps.Steps:
+        """The steps behind the first table."""
+        found = self.crowd.plan.steps
+        if found is None:
+            raise PateError(f"{self.crowd.run.public_side} plans no steps: restore it from a backup")
+        return found
+
+    @cached_property
+    def last(self) -> Crowd:
+        """The crowd in the run's last step."""
+        return self.crowd.at(self.made.number)
+
+    @cached_property
+    def told(self) -> Weights:
+        """The weights after all steps of the run."""
+        return answers.after(self.last)
+
+    @cached_property
+    def withstood(self) -> Int[np.ndarray, " query"]:
+        """No label withstands a bad voter by certificate."""
+        return np.zeros(len(self.last.pool), np.int64)
+
+    @cached_property
+    def noise(self) -> dict[int, Table]:
+        """What the run added to each later step's exact table."""
+        run = self.crowd.run
+        return {
+            step: lines.load_noisy(run, step)[1] - release.load_table(run, step)
+            for step in range(2, self.made.number + 1)
+        }
+
+    def poisoned(self, poison: Poison, rows: Int[np.ndarray, " row"]) -> Weights:
+        """The weights if these records were bad from the first table on."""
+        honest, bad = (self._seen(who) for who in self._both(poison, rows))
+        everybody = self.last.voted
+
+        def ask(step: int, weights: Weights) -> Table:
+            exact = everybody.gradients(weights, self.made.release)
+            moved = bad.gradients(weights, self.made.release) - honest.gradients(weights, self.made.release)
+            return np.asarray(exact + moved + self.noise[step])
+
+        noisy = self.noisy + self._moved(poison, rows)
+        model = shares.classifier_of(noisy, self.plan, self.crowd.pool, self.crowd.weight(noisy))
+        first = vectors(self.plan.scaling, self.crowd.pool)
+        return steps.taken(self.made, model, first, vectors(self.made.scaling, self.last.pool), ask)
+
+    def _seen(self, people: seen.Voters) -> Seen:
+        return seen.look(self.made.space, self.made.scaling, people)
+
+    def held(self, told: Weights) -> Int[np.ndarray, " query"]:
+        """The labels of the pool; no rule is held."""
+        return np.asarray(self.answered(told).probabilities.argmax(1))
+
+    def answered(self, told: Weights, inputs: np.ndarray | None = None) -> shares.Shares:
+        """What is answered at some weights, of what was asked or of other inputs."""
+        made = self.made
+        places = self.last.pool if inputs is None else made.space.coordinates(inputs)
+        return shares.of_steps(told, vectors(made.scaling, places), made, made.number, 0.0)
+
+    def linear(self, told: Weights) -> Student:
+        """The classifier at some weights, as a student."""
+        return of_weights(self.last, told)
+
+    def targeted(self) -> None:
+        """No answer is attacked by itself: what it depends on is not linear in the labels."""
+        return
