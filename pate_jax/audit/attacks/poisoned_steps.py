@@ -14,9 +14,10 @@ from jaxtyping import Int
 
 from pate_jax.audit.attacks.poisoned_crowds import PoisonedCrowd, Table
 from pate_jax.audit.attacks.poisoning import Poison
-from pate_jax.crowd import seen, shares, steps, vectors
-from pate_jax.crowd.seen import Seen
+from pate_jax.crowd import shares, steps, vectors
+from pate_jax.crowd.seen import Seen, look
 from pate_jax.crowd.slope import Weights
+from pate_jax.crowd.voters import Voters
 from pate_jax.errors import PateError
 from pate_jax.runs.crowds import answers, release
 from pate_jax.runs.crowds import steps as lines
@@ -76,8 +77,8 @@ class PoisonedSteps(PoisonedCrowd):
         first = vectors(self.plan.scaling, self.crowd.pool)
         return steps.taken(self.made, model, first, vectors(self.made.scaling, self.last.pool), ask)
 
-    def _seen(self, people: seen.Voters) -> Seen:
-        return seen.look(self.made.space, self.made.scaling, people)
+    def _seen(self, people: Voters) -> Seen:
+        return look(self.made.space, self.made.scaling, people)
 
     def held(self, told: Weights) -> Int[np.ndarray, " query"]:
         """The labels of the pool; no rule is held."""
