@@ -36,7 +36,8 @@ def _net(make: nets.MakeObjective[Any]) -> nets.Trainer:
     ) -> list[Learned]:
         soft = lesson.soft
         if soft is not None and soft.plain is not None:
-            expected = ridge.left_out(nets.seeds(keys)[0], lesson)
+            folds = nets.seeds(jax.random.clone(keys))[0]  # the folds alone follow from it
+            expected = ridge.left_out(folds, lesson)
             image = lesson.public.inputs.ndim in IMAGE_RANKS
             lesson = lesson._replace(soft=smoothing.informed(soft, expected, image=image))
         return train(config, keys, lesson, exam)
