@@ -108,7 +108,7 @@ def main() -> None:
         for name in chosen.names
     )
     for dataset in (*of_files(chosen), *named):
-        for line in lines(prepared(dataset), chosen.epsilons, chosen.draws):
+        for line in lines(prepared(dataset, directions=step_choice.WIDEST), chosen.epsilons, chosen.draws):
             print(json.dumps(line), flush=True)
             with RESULTS.open("a") as file:
                 file.write(json.dumps(line) + "\n")

@@ -48,10 +48,10 @@ class Prepared(NamedTuple):
     voters: int  # rounded
 
 
-def prepared(dataset: Dataset, kind: spaces.Kind | None = None) -> Prepared:
+def prepared(dataset: Dataset, kind: spaces.Kind | None = None, directions: int = DIRECTIONS) -> Prepared:
     """A space, that which suits the inputs if none is named, and the coordinates of all parts."""
     kind = kind or crowd.space_kind(dataset)
-    space = spaces.learn(kind, dataset.public.inputs, dataset.preprocessing, directions=DIRECTIONS)
+    space = spaces.learn(kind, dataset.public.inputs, dataset.preprocessing, directions=directions)
     parts = {"private": dataset.private, "pool": dataset.public, "test": dataset.test}
     there = {name: part for name, part in parts.items() if part is not None}
     places = {name: space.coordinates(part.inputs) for name, part in there.items()}

@@ -20,11 +20,11 @@ _OPTIONAL = re.compile(r"\{None\}\|(\S+)(?=  )")  # with text beside it, which k
 _BEFORE_TITLE = re.compile(r"\n\n(?= \S)")
 COMMON = {  # commands that have more flags than two screens hold, and the flags that people use first
     "run": "--out --epsilon --delta --voters --teachers --queries --config --private --public --test "
-    "--label-column --id-column --by --seed --json",
+    "--label-column --id-column --user-column --by --seed --json",
     "tune": "--settings --out --epsilon --delta --candidates --each-once --private --public --test "
-    "--label-column --id-column --by --seed --json",
-    "train": "--out --teachers --private --public --test --label-column --id-column --by --seed --net "
-    "--epochs --json",
+    "--label-column --id-column --user-column --by --seed --json",
+    "train": "--out --teachers --private --public --test --label-column --id-column --user-column --by "
+    "--seed --net --epochs --json",
     "student": "--method --net --steps --public --test --json",
     "baseline dpsgd": "--out --epsilon --delta --register --activation --net --steps --batch --private "
     "--public --test --label-column --id-column --seed --json",

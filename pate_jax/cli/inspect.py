@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json as json_format
+import shlex
 import sys
 from pathlib import Path
 
 from tyro.conf import Positional
 
 from pate_jax.cli.output import RunPath, finish
-from pate_jax.cli.split import run_line
+from pate_jax.cli.split import FLAGS, run_line
 from pate_jax.errors import PateError
 
 _OWN = "All of this describes your records: it is private."
@@ -44,7 +45,7 @@ def inspect_command(
     names = {"labels": label_column, "ids": id_column, "users": user_column}
     seen = inspection.look(file.expanduser(), names, own_files.declared(categories))
     names |= seen.names
-    files = {"private": file, "public": public or Path("PUBLIC"), "test": test}
+    files = {"private": file, "public": public, "test": test}
     given = {part: path for part, path in files.items() if path is not None}
     named = classes or ",".join(seen.classes) or None
     options = {"--classes": named, "--categories": categories, "--image-size": image_size}
@@ -60,7 +61,18 @@ def inspect_command(
     for name, text in lines.items():
         print(f"{name + ':':<24}{text}")
     then = "next, once mended:" if refused else "next:"
-    print(f"{then:<24}{run_line(given, names, more)}")
+    line = _trial_line(file, names) if public is None else run_line(given, names, more, seen.people)
+    print(f"{then:<24}{line}")
+
+
+def _trial_line(file: Path, names: dict[str, str | None]) -> str:
+    """The command that makes parts for a trial of a file for which no public part is named."""
+    if file.is_dir():
+        return f"pate inspect {shlex.quote(str(file))} --public FOLDER, of images that hold no private one"
+    words = ["pate", "split", str(file)]
+    words += [word for role, name in names.items() if name for word in (FLAGS[role], name)]
+    release = f"{'or, for a release:':<24}inspect it again with --public, a file of another origin"
+    return f"{shlex.join(words)}\n{release}"
 
 
 def _refused(

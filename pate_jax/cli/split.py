@@ -10,7 +10,7 @@ from tyro.conf import Positional
 
 from pate_jax.system import progress
 
-_FLAGS = {"labels": "--label-column", "ids": "--id-column", "users": "--user-column"}
+FLAGS = {"labels": "--label-column", "ids": "--id-column", "users": "--user-column"}
 _NO_PRIVACY = (
     "this split is for a trial: its public and test rows are records of your own, and they have no privacy. "
     "Do not publish what a run on it releases. For a release, take public inputs that hold no private record"
@@ -50,20 +50,26 @@ def split(
         print(f"{path}: {made.rows[part]:,} records")
     for role, name in made.names.items():
         if not names[role]:
-            print(f"the column {name!r} is taken for that of {role}: name another with {_FLAGS[role]}")
+            print(f"the column {name!r} is taken for that of {role}: name another with {FLAGS[role]}")
     progress.warn(_NO_PRIVACY)
-    print(f"next: {run_line(made.files, made.names, _more(made.classes, made.equal))}")
+    more = _more(made.classes, made.equal)
+    print(f"next: {run_line(made.files, made.names, more, made.people)}")
 
 
-def run_line(files: Mapping[str, Path], names: Mapping[str, str | None], more: list[str]) -> str:
-    """The command that makes a run of these files.
+def run_line(
+    files: Mapping[str, Path], names: Mapping[str, str | None], more: list[str], people: int = 0
+) -> str:
+    """The command that makes a run of these files; of very many `people` with a delta that suits them.
 
     >>> run_line({"private": Path("my own.csv"), "public": Path("pool.csv")}, {"labels": "sick"}, [])
     "pate run --private 'my own.csv' --public pool.csv --label-column sick --epsilon 1"
     """
+    from pate_jax.runs.budget import CUSTOMARY_DELTA, delta_for
+
     words = ["pate", "run", *(word for part, path in files.items() for word in (f"--{part}", str(path)))]
-    words += [word for role, name in names.items() if name for word in (_FLAGS[role], name)]
+    words += [word for role, name in names.items() if name for word in (FLAGS[role], name)]
     words += ["--by", "user"] if names.get("users") else []
+    words += ["--delta", f"{delta_for(people):g}"] if CUSTOMARY_DELTA * people > 1 else []
     return shlex.join([*words, *more, "--epsilon", "1"])
 
 

@@ -51,6 +51,7 @@ class Seen(NamedTuple):
     refused: list[str]
     names: dict[str, str]  # of labels, ids and users, given or guessed
     classes: tuple[str, ...] = ()  # names of classes, where labels are numbers that do not start at 0
+    people: int = 0  # users, or records where these are not counted
 
 
 def look(path: Path, names: Names, categories: Categories = _NONE) -> Seen:
@@ -91,14 +92,15 @@ def table_seen(table: Table, names: Names, categories: Categories = _NONE) -> Se
         "constant": _listed(name for name, values in features.items() if len({*values}) == 1),
     }
     names_of = labels.names_of_numbers(table.get(found.get("labels", ""), []))
-    return Seen(f"a table of {rows:,} rows and {len(table)} columns", lines, refused, found, names_of)
+    people = len({*table[found["users"]]}) if "users" in found else rows
+    return Seen(f"a table of {rows:,} rows and {len(table)} columns", lines, refused, found, names_of, people)
 
 
 def roles(table: Table, names: Names) -> dict[str, str]:
     """The columns of labels, ids and users, as they are named or as their names and values suggest."""
     unknown = next((name for name in names.values() if name is not None and name not in table), None)
     if unknown is not None:
-        raise PateError(f"there is no column {unknown!r}; the columns are {', '.join(table)}")
+        raise PateError(f"there is no column {unknown!r}; {tables.columns_like(unknown, table)}")
     raw.each_by_itself(names)
     found = {role: name for role in ("labels", "ids", "users") if (name := names.get(role))}
     free = [name for name in table if name not in found.values()]

@@ -156,7 +156,7 @@ def _nobody(public: Raw) -> Raw:
 
 def kind_of(paths: Collection[Path]) -> Kind:
     """What the user's files are, all alike; a path that is not there is judged by its name."""
-    kinds: dict[str, Kind] = {".npz": "arrays", ".csv": "table", ".parquet": "table"}
+    kinds: dict[str, Kind] = {".npz": "arrays", **dict.fromkeys(tables.SUFFIXES, "table")}
     found = {"folder" if path.is_dir() else kinds.get(path.suffix.lower()) for path in paths}
     for path in paths:
         if not path.exists():
@@ -167,8 +167,8 @@ def kind_of(paths: Collection[Path]) -> Kind:
     kind = found.pop()
     if found or kind is None:
         raise PateError(
-            f"{', '.join(map(str, paths))}: give all parts as .npz, all as tables (.csv or .parquet), or all "
-            "as folders of images"
+            f"{', '.join(map(str, paths))}: give all parts as .npz, all as tables (.csv, .tsv, .parquet), or "
+            "all as folders of images"
         )
     return kind
 

@@ -101,7 +101,7 @@ def of_table(path: Path, names: Mapping[str, str | None], private: bool) -> Raw:
     for role, name in names.items():
         roles[role] = None if name is None or name not in table else _taken(table, role, name, path)
         if name is not None and roles[role] is None and private:
-            raise PateError(f"{path} has no column {name!r}; its columns are {', '.join(table)}")
+            raise PateError(f"{path} has no column {name!r}; {tables.columns_like(name, table)}")
     if not table:
         raise PateError(
             f"{path} has no columns to learn from beside {', '.join(filter(None, names.values()))}"

@@ -6,8 +6,10 @@ Every table becomes texts first, one value at a time, and remembers of what kind
 from __future__ import annotations
 
 import csv
+import difflib
 import io
 import numbers
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -21,7 +23,8 @@ from pate_jax.errors import PateError
 from pate_jax.system.progress import bar
 from pate_jax.system.storage import UNREADABLE, parse_json, read_bytes
 
-SUFFIXES = (".csv", ".parquet")
+SUFFIXES = (".csv", ".tsv", ".parquet")
+_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+([eE][+-]?[0-9]+)?")
 _ROWS = 20_000  # between two updates of the progress bar
 
 
@@ -50,6 +53,19 @@ class Table(dict[str, list[str]]):
         """
         chosen = {name: self[name] for name in names}
         return Table(chosen, {name: found for name, found in self.kinds.items() if name in chosen})
+
+
+def columns_like(name: str, table: Iterable[str]) -> str:
+    """The columns of a table, and before them the one that may be meant by an unknown name.
+
+    >>> columns_like("Died", ["age", "died"]), columns_like("x", ["age"])
+    ("did you mean 'died'? Its columns are age, died", 'its columns are age')
+    """
+    there = list(table)
+    folded = {one.casefold(): one for one in there}
+    near = difflib.get_close_matches(name.casefold(), folded, 1)
+    listed = f"columns are {', '.join(there)}"
+    return f"did you mean {folded[near[0]]!r}? Its {listed}" if near else f"its {listed}"
 
 
 def missing(values: Sequence[str]) -> np.ndarray:
@@ -137,8 +153,10 @@ def _csv(path: Path) -> Table:
     content = read_bytes(path)
     try:
         text = io.StringIO(content.decode("utf-8-sig"), newline="")
-        lines = csv.reader(text, skipinitialspace=True, strict=True)  # no quote left open swallows records
-        header = _header(next(lines, []), path)
+        mark = _separator(text)
+        # strict: no quote left open swallows records
+        lines = csv.reader(text, delimiter=mark, skipinitialspace=mark != "\t", strict=True)
+        header = [name.strip() for name in next(lines, [])]
         rows = []
         with bar(f"reading {path.name}", total=content.count(b"\n")) as progress:
             for number, row in enumerate(lines, start=2):
@@ -152,18 +170,25 @@ def _csv(path: Path) -> Table:
         raise PateError(f"{path} is not a CSV table in UTF-8: {error}") from error
     values = zip(*rows, strict=True) if rows else [()] * len(header)
     named = zip(_checked(header, path), values, strict=True)
-    texts_of = {name: [value.strip() for value in column] for name, column in named}
+    texts_of = {name: [_plain(value, mark) for value in column] for name, column in named}
     return Table(texts_of, _stored_kinds(path, len(rows)))
 
 
-def _header(first: list[str], path: Path) -> list[str]:
-    """The names of the columns, which commas separate."""
-    for mark, name in ((";", "semicolons"), ("\t", "tabs")):
-        if len(first) == 1 and mark in first[0]:
-            raise PateError(
-                f"{path} separates its columns by {name}: take commas, and a point for the decimal mark"
-            )
-    return [name.strip() for name in first]
+def _separator(text: io.StringIO) -> str:
+    """What separates columns, by the line of their names alone: commas, or else semicolons or tabs."""
+    first = next(csv.reader(text, skipinitialspace=True, strict=True), [])
+    text.seek(0)
+    return next((mark for mark in (";", "\t") if len(first) == 1 and mark in first[0]), ",")
+
+
+def _plain(value: str, separator: str) -> str:
+    """A value as written with a decimal point, which is a comma where semicolons separate columns.
+
+    >>> _plain(" 3,5 ", ";"), _plain("3,5", ",")
+    ('3.5', '3,5')
+    """
+    value = value.strip()
+    return value.replace(",", ".") if separator == ";" and _DECIMAL_COMMA.fullmatch(value) else value
 
 
 def _parquet(path: Path) -> Table:

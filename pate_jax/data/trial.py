@@ -26,6 +26,7 @@ class Trial(NamedTuple):
     rows: dict[str, int]
     classes: tuple[str, ...]  # to be declared, because the public parts do not show them all
     equal: int  # public and test rows whose columns equal those of a private one
+    people: int  # users, or records, of the private part
     names: Mapping[str, str]  # of the columns of labels, ids and users, given or guessed
 
 
@@ -77,9 +78,9 @@ def divide(
         raise PateError(f"{path} has arrays of different lengths: {count}; give one value for each record")
     units = called[0] if called else np.arange(next(iter(count.values())))
     rows = rows_of(units, public, test, seed)
-    return _written(
-        out, ".npz", {part: _archive(arrays, chosen) for part, chosen in rows.items()}, rows, (), 0, {}
-    )
+    people = len(np.unique(units[rows["private"]]))
+    written = {part: _archive(arrays, chosen) for part, chosen in rows.items()}
+    return _written(out, ".npz", written, rows, (), 0, people, {})
 
 
 def _table(
@@ -109,7 +110,8 @@ def _table(
     written = {
         part: tables.to_csv(trial_mark.marked(content, len(rows[part]))) for part, content in parts.items()
     }
-    return _written(out, ".csv", written, rows, classes, equal, names)
+    people = len(np.unique(units[rows["private"]]))
+    return _written(out, ".csv", written, rows, classes, equal, people, names)
 
 
 def _unmarked(table: tables.Table) -> tables.Table:
@@ -148,6 +150,7 @@ def _written(
     rows: Mapping[str, np.ndarray],
     classes: tuple[str, ...],
     equal: int,
+    people: int,
     names: Mapping[str, str],
 ) -> Trial:
     files = {part: out / f"{part}{suffix}" for part in contents}
@@ -156,4 +159,4 @@ def _written(
         raise PateError(f"{there} is there already: choose another --out, or remove it")
     for part, content in contents.items():
         storage.write_bytes(files[part], content, mode=0o600)
-    return Trial(files, {part: len(chosen) for part, chosen in rows.items()}, classes, equal, names)
+    return Trial(files, {part: len(chosen) for part, chosen in rows.items()}, classes, equal, people, names)

@@ -338,11 +338,7 @@ def _build(name: names.Net | names.Solved, input_shape, classes, activation, for
 
 
 def on_patches(
-    known: known_patches.Patches,
-    preprocessing: Preprocessing,
-    *,
-    input_shape: tuple[int, ...],
-    classes: int,
+    known: known_patches.Patches, preprocessing: Preprocessing, *, input_shape: tuple[int, ...], classes: int
 ) -> Model:
     """The net `patches` as teachers learn it: a linear one, behind typical patches of the public pool."""
     linear = build("mlp", input_shape=known.middle.shape, classes=classes, hidden=())

@@ -18,6 +18,7 @@ from pate_jax.accounting.curves import Rule
 from pate_jax.accounting.exact import counts
 from pate_jax.accounting.filter import NOTHING, Cost, Filter
 from pate_jax.accounting.slack import sampler_slack
+from pate_jax.data import Dataset
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.crowds import CrowdRelease
@@ -31,13 +32,28 @@ CUSTOMARY_DELTA = 1e-5
 _SHOWN = ("batch", "asked", "teachers", "classes", "cost", "mechanism")
 
 
-def warn_of_delta(delta: float, records: int) -> None:
+def people(dataset: Dataset, by: str) -> int:
+    """How many records, or users, the guarantee covers one of."""
+    users = dataset.private.users
+    return len(dataset.private.ids) if users is None or by != "user" else len(np.unique(users))
+
+
+def warn_of_delta(delta: float, records: int, by: str = "record") -> None:
     """Warn of a delta that promises nothing, only at the terminal: the number of records is private."""
     if delta * records > 1:
         progress.say(
-            f"delta={delta:g} is above one over the {records:,} private records, so one of them may be "
-            f"revealed completely: use a --delta of {10.0 ** math.floor(-math.log10(10 * records)):g} or less"
+            f"delta={delta:g} is above one over the {records:,} private {by}s, so one of them may be "
+            f"revealed completely: use a --delta of {delta_for(records):g} or less"
         )
+
+
+def delta_for(people: int) -> float:
+    """A delta that promises something to so many people: the power of ten below one over ten times them.
+
+    >>> delta_for(15_666), delta_for(90)
+    (1e-06, 0.001)
+    """
+    return 10.0 ** math.floor(-math.log10(10 * people))
 
 
 def settle(

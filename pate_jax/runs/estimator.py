@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import numbers
 import shutil
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -25,7 +26,7 @@ from pate_jax.runs.samples import Inputs
 from pate_jax.runs.settings import CUSTOMARY_EPSILON
 from pate_jax.runs.sklearn_base import Base, NotFitted
 from pate_jax.student import Student, StudentConfig, named, serving
-from pate_jax.system import storage
+from pate_jax.system import progress, storage
 
 _IDS_COINCIDE = "equal_ids_are_coincidences=True"
 _PARTS = {"private.npz": "X", "private.csv": "X", "public.npz": "X_public", "public.csv": "X_public"}
@@ -50,6 +51,9 @@ class PateClassifier(Base):
     - `random_state`: a whole number makes the fit reproducible and NOT private, and warns.
     - `equal_rows_are_coincidences`: declares that public rows which equal private ones belong to others.
     - `show_public`: declares that rows of X_public may go out as they are, also inside the student.
+    - `transformer`: of scikit-learn, such as a ColumnTransformer. It is fitted on X_public alone, and X,
+      X_public and new rows pass through it; as a step of a pipeline it would be fitted on private records.
+    - `verbose`: whether a fit says on the terminal what it does; warnings are given in any case.
     - `equal_ids_are_coincidences`: declares that names in the index of `X_public` that private records have
       too, as `ids` or in the index of X, are of other people.
 
@@ -79,6 +83,8 @@ class PateClassifier(Base):
         equal_rows_are_coincidences: bool = False,
         show_public: bool = False,
         equal_ids_are_coincidences: bool = False,
+        transformer: Any = None,
+        verbose: bool = True,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -92,6 +98,8 @@ class PateClassifier(Base):
         self.equal_rows_are_coincidences = equal_rows_are_coincidences
         self.show_public = show_public
         self.equal_ids_are_coincidences = equal_ids_are_coincidences
+        self.transformer = transformer
+        self.verbose = verbose
 
     def fit(self, X: Any, y: Any, X_public: Any = None, ids: Any = None) -> Self:
         """Learn from private records with their labels, and from public inputs.
@@ -101,11 +109,13 @@ class PateClassifier(Base):
         """
         settings = self._settings()
         public = self.X_public if X_public is None else X_public
-        records = _records(X, y, public, ids, self.classes)
+        people = samples.index(X), samples.index(public)  # which a transformer would drop
+        records = _records(*self._transformed(X, public), y, ids, self.classes)
         if not self.equal_ids_are_coincidences:
-            _check_people(samples.index(X) if records.ids is None else records.ids, samples.index(public))
+            _check_people(people[0] if records.ids is None else records.ids, people[1])
         self._warn()
-        with _folder(self.directory) as root:
+        silent = nullcontext() if self.verbose else progress.quiet(warnings_too=False)
+        with _folder(self.directory) as root, silent:
             result = _run(records, {**settings, "out": root})
             if "trial" in result.facts:
                 _warning(str(result.facts["trial"]))
@@ -120,6 +130,7 @@ class PateClassifier(Base):
         """The probability of each class for each row, in the order of `classes_`."""
         if not self.__sklearn_is_fitted__():
             raise NotFitted(f"this {type(self).__name__} is not fitted yet: call fit(X, y, X_public) first")
+        X = X if self.transformer is None else self.transformer_.transform(X)
         given = samples.inputs(X, "X")
         by_name = frames.names_of(X) is not None and hasattr(self, "feature_names_in_")
         if not by_name and samples.width(given) != self.n_features_in_:
@@ -137,6 +148,13 @@ class PateClassifier(Base):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "student_")
+
+    def _transformed(self, X: Any, public: Any) -> tuple[Any, Any]:
+        """X and X_public as a transformer makes them that has seen public inputs alone."""
+        if self.transformer is None or public is None:
+            return X, public
+        self.transformer_ = copy.deepcopy(self.transformer).fit(public)
+        return self.transformer_.transform(X), self.transformer_.transform(public)
 
     def _settings(self) -> dict[str, Any]:
         """The parameters as settings of a run."""
@@ -212,7 +230,7 @@ class _Records(NamedTuple):
     trial: bool  # whether X or X_public is marked as a part of a trial
 
 
-def _records(X: Any, y: Any, public: Any, ids: Any, declared: Sequence[Any] | np.ndarray | None) -> _Records:
+def _records(X: Any, public: Any, y: Any, ids: Any, declared: Sequence[Any] | np.ndarray | None) -> _Records:
     private = samples.inputs(X, "X")
     labels = samples.labels(y, samples.rows(private))
     classes = samples.classes(labels, declared)
@@ -222,6 +240,8 @@ def _records(X: Any, y: Any, public: Any, ids: Any, declared: Sequence[Any] | np
             "as X; give fit(X, y, X_public) or PateClassifier(X_public=...)"
         )
     header, known = frames.names_of(X), samples.inputs(public, "X_public")
+    if isinstance(known, dict) and not isinstance(private, dict) and len(known) != samples.width(private):
+        raise PateError(_misfit(private, known))
     if header is None:  # one record of X must not decide how all others are read
         private = samples.like(private, list(known) if isinstance(known, dict) else None, "X")
         if not isinstance(private, dict):
@@ -229,10 +249,7 @@ def _records(X: Any, y: Any, public: Any, ids: Any, declared: Sequence[Any] | np
     columns = list(private) if isinstance(private, dict) else None
     known = samples.like(known, columns, "X_public")
     if samples.width(known) != samples.width(private):
-        raise PateError(
-            f"X_public has {samples.width(known)} features and X has {samples.width(private)}: give both the "
-            "same"
-        )
+        raise PateError(_misfit(private, known))
     named = columns is not None and header is not None and all(isinstance(name, str) for name in header)
     return _Records(
         private,
@@ -242,6 +259,20 @@ def _records(X: Any, y: Any, public: Any, ids: Any, declared: Sequence[Any] | np
         samples.ids(ids, len(labels)),
         named,
         samples.is_marked(X) or samples.is_marked(public),
+    )
+
+
+def _misfit(private: Inputs, public: Inputs) -> str:
+    """Why X and X_public do not fit, with the columns that one of them lacks, and the usual cause."""
+    named = ""
+    if isinstance(private, dict) and isinstance(public, dict):
+        apart = {"X_public": set(private) - set(public), "X": set(public) - set(private)}
+        lacks = (f"; {part} lacks {', '.join(sorted(names))}" for part, names in apart.items() if names)
+        named = "".join(lacks)
+    return (
+        f"X_public has {samples.width(public)} features and X has {samples.width(private)}: give both the "
+        f"same{named}. A transformer before this step of a pipeline changes X alone: give it as "
+        "PateClassifier(transformer=...), which fits it on X_public (docs/sklearn.md)"
     )
 
 

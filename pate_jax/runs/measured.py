@@ -23,12 +23,21 @@ _MOST_GROUPS = 12
 def results(found: Seen, dataset: Dataset, data: Mapping[str, Any]) -> dict[str, Any]:
     """The results that follow from the test part; `data` are the recorded settings of the data."""
     return {
+        **_predicts(dataset, data),
         "student_accuracy": seen.accuracy(found),
         "bought": public_labels.bought(found, dataset),
         "seen": seen.facts(found, dataset.class_names),
         "measures": _measures(found, dataset, data),
         **({"test_is_private": True} if data.get("test_is_private") else {}),
     }
+
+
+def _predicts(dataset: Dataset, data: Mapping[str, Any]) -> dict[str, str]:
+    """What a page is headed by: the label of a table, and from how many columns it follows."""
+    label, columns = data.get("label_column"), len(dataset.columns)
+    if label is None or not columns:
+        return {}
+    return {"predicts": f"{label}, from {columns} column{'' if columns == 1 else 's'}"}
 
 
 def published(found: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -71,7 +71,7 @@ class DataChoice:
     id_column: str | None = None
     """Column of a table that holds the record's id."""
     user_column: str | None = None
-    """Column of a table that holds the user's id, for --by user."""
+    """Column that holds the user's id, for --by user."""
     ids_are_stable: bool = False
     """Declare that private records and users keep their ids when others come or go. Needed if the ids
     count up like row numbers, or are places in an archive, and removing a record must be covered too."""
@@ -104,7 +104,10 @@ class DataChoice:
 
     def __post_init__(self) -> None:
         if (self.private is None) != (self.public is None):
-            raise PateError("--private and --public go together: give both files")
+            raise PateError(
+                "--private and --public go together: give both files; to try one table of your own, make "
+                "both parts by `pate split FILE`"
+            )
 
     def drawn(self, records: int) -> DataChoice:
         """The same, with so many strokes drawn where their number is left open.

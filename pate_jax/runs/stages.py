@@ -76,7 +76,7 @@ def begin(
     run.record.agree("partition", to_settings(cut))
     run.record.agree("teacher", to_settings(config), but_not=_WHERE)
     run.record.agree("relation", {"relation": whom})
-    budget.warn_of_delta(delta, len(inputs.dataset.private.ids))
+    budget.warn_of_delta(delta, budget.people(inputs.dataset, cut.by), cut.by)
     return inputs
 
 

@@ -255,7 +255,7 @@ def _around(share: float, judged: int, noise: float) -> tuple[float, float]:
     """Where the share of a run lies in four cases of five: judges are few, noise varies, a run is another.
 
     >>> [round(end, 3) for end in _around(0.9, 400, 0.0)], _around(1.0, 400, 0.0)[1]
-    ([0.872, 0.92], 1.0)
+    ([0.869, 0.923], 1.0)
     """
     even = (share * judged + 2) / (judged + 4)  # of few inputs a share of 0 or 1 says little
     away = _FOUR_OF_FIVE * math.sqrt(even * (1 - even) / (judged + 4) + noise**2 + _UNLIKE**2)

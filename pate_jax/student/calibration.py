@@ -1,10 +1,14 @@
-"""The temperature that makes a student's probabilities believable."""
+"""What makes a student's probabilities believable: a temperature, or the logistic of fitted shares."""
 
 from __future__ import annotations
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.special import expit
 
+_EVEN = 1e-9  # shares that vary less say one thing of all inputs
+_STEPS = 50  # of Newton's method
+_STIFF = 1e-5  # of the slope's square, against which the data of the pool stand: it keeps slopes finite
 _GRID = np.exp(np.linspace(np.log(0.2), np.log(5.0), 161))
 
 
@@ -43,3 +47,33 @@ def negative_log_likelihood(
     if wanted.ndim == 1:
         return -logs[..., np.arange(len(wanted)), wanted].mean(-1)
     return -np.average((wanted * logs).sum(-1), axis=-1, weights=weights)
+
+
+def logistic(shares: Float[np.ndarray, " inputs"], covariance: float) -> tuple[float, float]:
+    """Offset a and slope b of `p = 1 / (1 + exp(-(a + b f)))`, for the fitted share f of one of two classes.
+
+    Least squares give shares that are no probabilities: beyond 0 and 1 where inputs are typical of a class.
+    Logistic regression of labels y on f reads no more of them than their mean and their `covariance` with f,
+    and both follow from class sums. So a and b solve `mean p = mean f` and
+    `cov(p, f) = cov(y, f)` over the public inputs, and no label is read.
+
+    >>> shares = np.array([0.1, 0.2, 0.3])
+    >>> offset, slope = logistic(shares, shares.var())
+    >>> (1 / (1 + np.exp(-(offset + slope * shares)))).round(2).tolist(), logistic(np.full(3, 0.5), 0.0)
+    ([0.11, 0.19, 0.31], (0.0, 0.0))
+    """
+    middle, spread = float(shares.mean()), float(shares.std())
+    usual = min(max(middle, 1e-6), 1 - 1e-6)
+    if spread < _EVEN:
+        return float(np.log(usual / (1 - usual))), 0.0
+    features = np.stack([np.ones_like(shares), (shares - middle) / spread])
+    found = np.array([np.log(usual / (1 - usual)), 0.0])
+    wanted = len(shares) * np.array([usual, covariance / spread])
+    stiff = np.array([0.0, _STIFF * len(shares)])
+    for _ in range(_STEPS):
+        p = expit(found @ features)
+        slope = wanted - features @ p - stiff * found
+        curve = (features * p * (1 - p)) @ features.T + np.diag(stiff) + 1e-9 * np.eye(2)
+        found = found + np.clip(np.linalg.solve(curve, slope), -1, 1)
+    steep = found[1] / spread
+    return float(found[0] - steep * middle), float(steep)

@@ -15,7 +15,7 @@ from pate_jax.aggregate import Answers
 from pate_jax.data.dataset import IMAGE_RANKS, Dataset, Part, Preprocessing
 from pate_jax.errors import PateError, PateWarning
 from pate_jax.student.serving import Student
-from pate_jax.student.smoothing import Soft, smoothed
+from pate_jax.student.smoothing import Soft, smoothed, without_chance
 
 
 class _Fields(NamedTuple):
@@ -162,7 +162,10 @@ def _soft(public_inputs: PublicInputs, answers: Answers, rows: np.ndarray) -> So
         )
     image = public_inputs.inputs.ndim in IMAGE_RANKS
     found = smoothed(shares[rows], deviation[rows], image=image)
-    return found if answers.counts is None else found._replace(plain=shares[rows], noise=deviation[rows])
+    if answers.counts is None:
+        return found
+    plain = without_chance(shares[rows], deviation[rows])
+    return found._replace(plain=plain, noise=deviation[rows])
 
 
 def _warn_of_missing_classes(public_inputs: PublicInputs, labels: np.ndarray) -> None:

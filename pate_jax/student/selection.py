@@ -144,6 +144,10 @@ def _nothing(classes: int) -> Bought:
 
 
 def _joined(held: Bought, new: Bought) -> Bought:
+    if new.answers.probabilities is not None:
+        raise PateError(
+            "rounds put labels together, and soft answers were given: ask all at once, or for labels"
+        )
     return jax.tree.map(lambda old, more: np.concatenate([old, np.asarray(more)]), held, new)
 
 

@@ -231,7 +231,7 @@ def _ids(student: Student, table: tables.Table, name: str | None, place: str) ->
         known = {column.name for column in student.columns}
         name = next((one for one in table if one not in known and ids.look_like_ids(one, table[one])), None)
     elif name not in table:
-        raise PateError(f"{place} has no column {name!r}; it has {', '.join(table)}")
+        raise PateError(f"{place} has no column {name!r}; {tables.columns_like(name, table)}")
     return None if name is None else np.array(table[name], np.str_)
 
 

@@ -40,7 +40,7 @@ class Soft(NamedTuple):
 
     targets: Float[np.ndarray, "answers classes"]  # what is learned: the truth, or the chance to be its label
     weights: Float[np.ndarray, " answers"]  # 1 in the mean
-    plain: Float[np.ndarray, "answers classes"] | None = None  # of whole histograms: the shares as released
+    plain: Float[np.ndarray, "answers classes"] | None = None  # of whole histograms: the shares, not shrunk
     noise: Float[np.ndarray, " answers"] | None = None  # and the standard deviation of their noise
 
     @property
@@ -77,6 +77,24 @@ def smoothed(
     else:
         targets = _guessed(given, noise, usual, spread)
     return Soft(targets.astype(np.float32), (signal / signal.mean()).astype(np.float32))
+
+
+def without_chance(
+    shares: Float[np.ndarray, "answers classes"], deviation: Float[np.ndarray, " answers"]
+) -> Float[np.ndarray, "answers classes"]:
+    """Noisy shares whose means over all answers are brought towards even ones, as far as these may be noise.
+
+    A student of much noise would give every input the class that noise has made the most frequent one. Of the
+    square by which class means differ from even ones, `deviation^2 / answers` is what noise alone gives.
+
+    >>> seen = np.array([[0.5, 0.5], [0.7, 0.3]])
+    >>> [without_chance(seen, np.full(2, noise)).mean(0).round(3).tolist() for noise in (0.0, 0.1, 1.0)]
+    [[0.6, 0.4], [0.55, 0.45], [0.5, 0.5]]
+    """
+    apart = shares.mean(0) - 1 / shares.shape[1]
+    seen, noise = float((apart**2).mean()), float((deviation**2).mean()) / len(shares)
+    kept = max(0.0, 1 - noise / seen) if seen > 0 else 0.0
+    return np.asarray(shares - (1 - kept) * apart)
 
 
 def informed(soft: Soft, expected: Float[np.ndarray, "answers classes"], *, image: bool) -> Soft:

@@ -10,7 +10,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Protocol, TypeVar
 
 Item = TypeVar("Item")
@@ -104,8 +104,10 @@ def say(text: str) -> None:
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def quiet(warnings_too: bool = True) -> Iterator[None]:
     """Say nothing, warn of nothing and draw nothing: for work whose amount is a secret.
+
+    Without `warnings_too`, Python's warnings are given all the same.
 
     >>> with quiet():
     ...     say("candidate 3 of 17")
@@ -113,7 +115,7 @@ def quiet() -> Iterator[None]:
     """
     _silent.append(True)
     try:
-        with warnings.catch_warnings(action="ignore"):
+        with warnings.catch_warnings(action="ignore") if warnings_too else nullcontext():
             yield
     finally:
         _silent.pop()

@@ -196,7 +196,7 @@ def test_trials_of_a_crowd_keep_to_their_certificate(voters, by):
 @pytest.mark.parametrize("by", ["record", "user"])
 def test_poisoned_steps_are_those_of_a_crowd_with_these_records_and_the_same_noise(by):
     made = PoisonedSteps(crowd_inputs.opened(honest_runs.in_steps(by)))
-    np.testing.assert_array_equal(made.poisoned("backdoor", np.zeros(0, np.int64)), made.told)
+    np.testing.assert_array_equal(made.poisoned("label flips", np.zeros(0, np.int64)), made.told)
     rows = np.flatnonzero(np.isin(made.of, np.unique(made.of)[::3]))
     people, steps = made._both("label flips", rows)[1], made.made
     labels = made.people.labels.copy()

@@ -106,7 +106,7 @@ def test_a_plan_of_crowds_reads_public_inputs_alone(tmp_path, capsys, by_labels)
     mu = counts.mu_for(0.5, 1e-5)
     plan = step_choice.stepped(SPACE, POOL, voters=VOTERS, classes=CLASSES, mu=mu)
     expected = rehearsal.rehearse(plan, POOL, labels, VOTERS)
-    assert said["sums"]["accuracy"] == pytest.approx(expected.accuracy, abs=0.02)
+    assert said["sums"]["accuracy"] == pytest.approx(expected.accuracy, abs=0.04)  # its space is learned anew
     assert set(said) >= {"neighbours", "sums"}
     if by_labels:
         assert call(*wish) == 0

@@ -1,13 +1,18 @@
 """`pate inspect`: what the owner is told of a file, in about ten lines, before a run refuses it."""
 
+from pathlib import Path
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from commands import call
 from PIL import Image
 
-from pate_jax.data import inspection
+from pate_jax.cli.split import run_line
+from pate_jax.data import Part, inspection
 from pate_jax.data.tables import Table
 from pate_jax.errors import PateError
+from pate_jax.runs import budget
 
 ROWS = range(40)
 TABLE = {
@@ -47,7 +52,7 @@ def test_named_columns_are_not_guessed():
     found = seen({"labels": "town", "ids": "seen"})
     assert found.names == {"labels": "town", "ids": "seen"}
     assert found.lines["labels"] == "town: 2 classes: Rome 20, Oslo 20"
-    with pytest.raises(PateError, match="there is no column 'ill'; the columns are patient, age"):
+    with pytest.raises(PateError, match="there is no column 'ill'; its columns are patient, age"):
         seen({"labels": "ill"})
 
 
@@ -146,7 +151,7 @@ def test_other_columns_are_none_of_users(name, value):
     assert "users" not in inspection.table_seen(Table(table), {}).names
 
 
-def test_the_command_prints_thirteen_lines_and_the_next_command(tmp_path, capsys):
+def test_the_command_prints_fourteen_lines_and_the_next_command(tmp_path, capsys):
     header, rows = ",".join(TABLE), zip(*TABLE.values(), strict=True)
     text = "\n".join([header, *map(",".join, rows)]) + "\n"
     (tmp_path / "own.csv").write_text(text)
@@ -154,18 +159,39 @@ def test_the_command_prints_thirteen_lines_and_the_next_command(tmp_path, capsys
     (tmp_path / "pool.csv").write_text(others)
     assert call("inspect", tmp_path / "own.csv") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 13 and lines[0].endswith("it is private.")
-    flags = "--label-column died --id-column patient --epsilon 1"
-    assert lines[-1].endswith(f"pate run --private {tmp_path}/own.csv --public PUBLIC {flags}")
-    assert lines[-2].endswith("nothing, of this part alone")
+    assert len(lines) == 14 and lines[0].endswith("it is private.")
+    flags = "--label-column died --id-column patient"
+    assert lines[-2] == f"{'next:':<24}pate split {tmp_path}/own.csv {flags}" and "--public" in lines[-1]
+    assert lines[-3].endswith("nothing, of this part alone")
     for pool, said in (("pool", "nothing"), ("own", "the ids of private records too")):
         assert call("inspect", tmp_path / "own.csv", "--public", tmp_path / f"{pool}.csv") == 0
         *_, refused, then = capsys.readouterr().out.splitlines()
         assert refused.startswith("refused:") and said in refused
         assert then.startswith("next:" if said == "nothing" else "next, once mended:")
+        assert then.endswith(
+            f"run --private {tmp_path}/own.csv --public {tmp_path}/{pool}.csv {flags} --epsilon 1"
+        )
     for name in ("own.txt", "own.csv.gz"):
         (tmp_path / name).write_text("x")
     bad = {"gone.csv": "does not exist", "own.txt": "give all parts as .npz", "own.csv.gz": "unpack it first"}
     for path, said in bad.items():
         assert call("inspect", tmp_path / path) == 2
         assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("people", "delta"), [(10, None), (100_000, None), (100_001, "1e-07"), (15_666, None)]
+)
+def test_the_printed_command_has_a_delta_that_suits_so_many_people(people, delta):
+    line = run_line({"private": Path("a.csv"), "public": Path("b.csv")}, {"labels": "died"}, [], people)
+    assert ("--delta" in line) == (delta is not None)
+    if delta:
+        assert f"--delta {delta} " in line
+
+
+def test_visits_of_one_patient_are_one_person():
+    table = {"patient": [f"p{row // 4}" for row in ROWS], "died": TABLE["died"], "age": TABLE["age"]}
+    found = inspection.table_seen(Table(table), {})
+    assert found.names["users"] == "patient" and found.people == 10
+    part = Part(np.zeros((40, 1)), None, np.arange(40).astype(str), np.array(table["patient"]))
+    assert [budget.people(SimpleNamespace(private=part), by) for by in ("user", "record")] == [10, 40]

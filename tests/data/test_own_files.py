@@ -362,7 +362,6 @@ BAD_TABLES = {
     "one column for two": (PRIVATE, PUBLIC, {"id_column": "sick"}, "'sick' is named for labels and ids"),
     "missing user column": (PRIVATE, PUBLIC, {"user_column": "key"}, "has no column 'key'"),
     "duplicate ids": (PRIVATE + "r1,x,1,Rome,no\n", PUBLIC, {}, "private has the id 'r1' 2 times"),
-    "semicolons": (PRIVATE.replace(",", ";"), PUBLIC, {}, "separates its columns by semicolons"),
     "ragged": (PRIVATE + "r5,x\n", PUBLIC, {}, "line 6 has 2 values for 5 columns"),
     "no number": (PRIVATE + "r5,x,old,Rome,no\n", PUBLIC, {}, "private has age='old' at row 4"),
     "signed NaN": (PRIVATE + "r5,x,-nan,Rome,no\n", PUBLIC, {}, "private has age='-nan' at row 4"),

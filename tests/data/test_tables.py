@@ -2,6 +2,7 @@
 
 from datetime import date, datetime
 from decimal import Decimal
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow
@@ -13,6 +14,7 @@ from pyarrow import parquet
 from pate_jax.data import from_files, tables
 from pate_jax.errors import PateError
 from pate_jax.student import Student, serving
+from pate_jax.student.released import predict
 
 VALUES = {
     "age": [30, None, 50],
@@ -133,3 +135,36 @@ def test_bad_parquet_files_are_one_sentence(tmp_path):
         tables.read(store(tmp_path / "none.parquet", {"v": pyarrow.array([], pyarrow.int64())}))
     with pytest.raises(PateError, match="does not exist"):
         tables.read(tmp_path / "gone.parquet")
+
+
+SAME = {
+    "commas": "id,dose,town\na,3.5,Oslo\nb,-0.25,\"Rome, Lazio\"\n",
+    "semicolons": "id;dose;town\na;3,5;Oslo\nb;-0,25;Rome, Lazio\n",
+    "semicolons and points": "id; dose;town\na; 3.5;Oslo\nb;-0.25;Rome, Lazio\n",
+    "tabs": "id\tdose\ttown\na\t3.5\tOslo\nb\t-0.25\tRome, Lazio\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("separated", SAME)
+def test_files_of_other_countries_are_the_same_table(separated, tmp_path):
+    (tmp_path / "a.csv").write_text(SAME[separated])
+    wanted = {"id": ["a", "b"], "dose": ["3.5", "-0.25"], "town": ["Oslo", "Rome, Lazio"]}
+    assert tables.read(tmp_path / "a.csv") == wanted
+    columns = ({"name": "dose", "categories": None}, {"name": "town", "categories": ["Rome, Lazio"]})
+    alone = SimpleNamespace(columns=columns)
+    inputs, called = predict.read_named(tmp_path / "a.csv", alone)
+    assert inputs.tolist() == [[3.5, 0], [-0.25, 1]] and called == ["a", "b"]
+
+
+def test_one_record_decides_nothing_about_how_others_are_separated(tmp_path):
+    for row in ("b;1,5;x", "b;2;y"):  # whatever it holds, the line of names alone says what separates
+        (tmp_path / "a.csv").write_text(f"id;dose;town\na;3,5;Oslo\n{row}\n")
+        assert [values[0] for values in tables.read(tmp_path / "a.csv").values()] == ["a", "3.5", "Oslo"]
+    (tmp_path / "a.csv").write_text("id,dose\na,3\nb;1,5\n")
+    assert tables.read(tmp_path / "a.csv")["id"] == ["a", "b;1"]
+
+
+def test_a_mistyped_column_is_recognised(tmp_path):
+    (tmp_path / "a.csv").write_text("age,died\n3,no\n")
+    with pytest.raises(PateError, match="no column 'Dieed'; did you mean 'died'"):
+        from_files(tmp_path / "a.csv", tmp_path / "a.csv", label_column="Dieed")

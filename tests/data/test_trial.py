@@ -128,7 +128,7 @@ def test_numbers_that_do_not_start_at_0_are_named(file, capsys):
 
 
 BAD = {
-    "no column": ({"names": NAMES | {"ids": "id"}}, "no column 'id'; the columns are key, who"),
+    "no column": ({"names": NAMES | {"ids": "id"}}, "no column 'id'; its columns are key, who"),
     "no public part": ({"public": 0.0}, "public=0 must be above 0"),
     "nothing left": ({"public": 0.6, "test": 0.4}, "both together below 1"),
     "NaN": ({"public": float("nan")}, "public=nan must be above 0"),

@@ -70,6 +70,13 @@ def test_several_processes_release_what_one_does(tmp_path, monkeypatch, voters, 
     assert again == [first, {}, {}] and left(RunDirectory(tmp_path / "run")) == left(expected)
 
 
+def test_steps_of_two_processes_are_those_of_one(tmp_path, monkeypatch):
+    group = process_threads.group(monkeypatch, 2)
+    ends = group.ends(lambda _: pipeline.run(honest_runs.of_steps(tmp_path / "run", seed=SEED)))
+    assert ends[1] == {} and len(list(ledger.releases(RunDirectory(tmp_path / "run").ledger))) == 4
+    assert left(RunDirectory(tmp_path / "run")) == left(honest_runs.in_steps("record", SEED))
+
+
 def test_several_processes_choose_the_voters_that_one_does(tmp_path, monkeypatch):
     wanted = replace(config("sums", "record", tmp_path / "alone"), voters="auto")
     pipeline.run(wanted)

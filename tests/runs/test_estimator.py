@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import norm
 from sklearn.base import clone, is_classifier
@@ -312,7 +313,15 @@ BAD = {
     "no public inputs": ({"X_public": None}, "X_public is not given: the student learns from public inputs"),
     "other widths": (
         {"X_public": np.ones((9, 2))},
-        "X_public has 2 features and X has 3: give both the same",
+        "X_public has 2 features and X has 3: give both the same. A transformer before this step",
+    ),
+    "a transformer before it": (
+        {"X": numbers(30, 1), "X_public": {"age": [1.0] * 9, "town": ["Oslo"] * 9}},
+        "X_public has 2 features and X has 3: give both the same. A transformer before this step",
+    ),
+    "other columns": (
+        {"X": {"age": range(30), "dose": range(30), "sex": ["f"] * 30}, "X_public": {"age": range(9)}},
+        "X_public has 1 features and X has 3: give both the same; X_public lacks dose, sex",
     ),
     "one class": ({"classes": None, "y": [1] * 30}, "y shows only one class, [1]: name at least two"),
     "one class declared": ({"classes": [1]}, "classes names only one class"),
@@ -380,6 +389,29 @@ def test_numbers_and_words_in_either_form():
         import scipy.sparse
 
         samples.inputs(scipy.sparse.eye(3), "X")
+
+
+def test_a_transformer_sees_public_inputs_alone_and_all_rows_pass_through_it(asked, capsys):
+    from sklearn.compose import ColumnTransformer
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    X = pd.DataFrame({"age": np.arange(30.0), "town": ["Oslo", "Rome", "Atlantis"] * 10})
+    public = pd.DataFrame({"age": np.arange(9.0) + 0.5, "town": ["Oslo", "Rome", "Oslo"] * 3})
+    words = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+    wanted = ColumnTransformer([("line", StandardScaler(), ["age"]), ("words", words, ["town"])])
+    model = PateClassifier(classes=[0, 1], X_public=public, transformer=wanted, verbose=False)
+    model.fit(X, np.arange(30) % 2)
+    assert not hasattr(wanted, "transformers_")  # a copy was fitted
+    (made,) = asked
+    assert made["private"]["inputs"].shape == (30, 3)  # and knows no Atlantis
+    age = (np.arange(30) - public["age"].mean()) / public["age"].std(ddof=0)
+    np.testing.assert_allclose(made["private"]["inputs"][:, 0], age)
+    np.testing.assert_allclose(made["public"]["inputs"][:, 0].mean(), 0, atol=1e-9)
+    assert model.predict(X).shape == (30,) and capsys.readouterr().err == ""
+    names = [f"p{31 * row % 97}" for row in range(30)]
+    people, shared = X.set_axis(names), public.set_axis(names[:9])
+    with pytest.raises(PateError, match="ids"):  # of an index that the transformer would drop
+        PateClassifier(classes=[0, 1], transformer=wanted).fit(people, np.arange(30) % 2, shared)
 
 
 def test_without_scikit_learn_there_is_a_stand_in(monkeypatch, asked):

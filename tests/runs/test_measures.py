@@ -149,6 +149,7 @@ def test_what_is_measured_on_private_test_rows_stays_inside(tmp_path, private, c
     assert made["positive"] == "yes" and made["auroc"][0] > 0.6 and len(made["groups"]) == 4
     assert "AUROC" in str(result) and "ublic labels alone" in str(result)
     owner = (tmp_path / "private/report.html").read_text()
+    assert "<h1>Run report: sick, from 2 columns (private)</h1>" in owner
     assert "How well it tells yes" in owner and "What the private records bought" in owner
     released = "".join(path.read_text() for path in sorted((tmp_path / "release").rglob("*.[hm]*")))
     assert "Model card" in released and "<html" in released

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pate_jax import accounting
+from pate_jax import accounting, data
 from pate_jax.accounting import planning
 from pate_jax.audit import verify
 from pate_jax.crowd.rehearsal import Expected
@@ -121,6 +121,16 @@ def test_a_smaller_epsilon_buys_fewer_answers_or_surer_votes(rehearsed):
 
 def test_shards_of_ten_records_are_taken_where_noise_is_large(rehearsed):
     assert rehearsed(records=2000, epsilon=0.1).option.shard <= 20
+
+
+def test_whole_histograms_are_tried_and_their_noise_is_exact(rehearsed, monkeypatch):
+    """Where they alone teach, they are taken, with the scale of mu = sqrt(2 queries) / sigma."""
+    real = teacher_votes.told
+    deaf = lambda counts, teachers, *, whole: real(counts, teachers, whole=True) * whole  # noqa: E731
+    monkeypatch.setattr(teacher_votes, "told", deaf)
+    option = rehearsed(exact=True, epsilon=1.0).option
+    assert option.mechanism.releases_counts and 0.999 < option.epsilon <= 1.0
+    assert np.isclose(np.sqrt(2 * option.queries) / option.mechanism.sigma, planning.mu(1.0, 1e-5), rtol=1e-4)
 
 
 def test_at_most_half_of_the_public_part_is_asked_about(rehearsed):
@@ -262,9 +272,12 @@ def test_labels_of_the_users_public_file_judge(tmp_path):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """The whole run of the default command on a user's own table."""
-    folder = tmp_path_factory.mktemp("teachers")
-    pipeline.run(wished(files(folder / "data"), folder / "run"))
+    """The whole run of the default command on a user's own table, which is opened once."""
+    folder, real, opened = tmp_path_factory.mktemp("teachers"), data.from_files, []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(data, "from_files", lambda *given, **named: opened.append(1) or real(*given, **named))
+        pipeline.run(wished(files(folder / "data"), folder / "run"))
+    assert len(opened) == 1
     return RunDirectory(folder / "run")
 
 

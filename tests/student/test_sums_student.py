@@ -5,6 +5,7 @@ import json
 import jax
 import numpy as np
 import pytest
+from scipy.special import expit
 
 from pate_jax import models
 from pate_jax.aggregate import Answers
@@ -19,7 +20,7 @@ from pate_jax.models.spaces import fronts
 from pate_jax.models.spaces.space import over
 from pate_jax.runs.release import check
 from pate_jax.runs.settings import RunConfig
-from pate_jax.student import Auto, Linear, PublicInputs, Student, fit, sums
+from pate_jax.student import Auto, Linear, PublicInputs, Student, calibration, fit, sums
 from pate_jax.student.released import predict
 from pate_jax.sweep.students import check_methods
 
@@ -83,6 +84,11 @@ def test_the_student_is_the_classifier(name, tmp_path):
     student = sums.of_sums(public, space, scaling, model)
     others = (pool[:50] * (1.5 if pool.ndim == 2 else 1)).astype(pool.dtype)
     wanted = model.judged(vectors(scaling, space.coordinates(others)))
+    if classes == 2:
+        told = model.linear(vectors(scaling, space.coordinates(pool)))[:, 1]
+        offset, slope = calibration.logistic(told, told.var())
+        share = model.linear(vectors(scaling, space.coordinates(others)))[:, 1]
+        wanted = np.stack([expit(-offset - slope * share), expit(offset + slope * share)], 1)
     assert np.ptp(wanted, 0).max() > 0.05, "a classifier that says one thing tests nothing"
     assert near(student(others), wanted)
     student.save(tmp_path)

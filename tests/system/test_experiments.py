@@ -322,7 +322,7 @@ def test_the_table_of_methods_names_what_is_missing(tmp_path, monkeypatch):
     assert "| Adult | neighbours | none | no time |" in told
     assert "| Adult | sums | 85.0 (2) | not run |" in told
     assert "| Adult | no privacy | 95.0 | 95.0 |" in told
-    assert "local sums | not run | not run |" in told
+    assert "local sums, public labels alone | not run | not run |" in told
     assert "Not run yet: SUPPORT2, reviews, MNIST, Fashion-MNIST." in told
     assert (tmp_path / "compare_adult.svg").read_bytes() == b"drawn"
 

@@ -241,7 +241,8 @@ class PoisonedCrowd:
 
     def poisoned(self, poison: Poison, rows: Int[np.ndarray, " row"]) -> Table:
         """The same if the records in these rows were bad."""
-        return self.noisy + self._moved(poison, rows)
+        moved: Table = self.noisy + self._moved(poison, rows)
+        return moved
 
     def held(self, told: Table) -> Int[np.ndarray, " query"]:
         """The labels that follow by the rule by which the run's own table was read."""

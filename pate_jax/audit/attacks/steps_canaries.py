@@ -27,7 +27,7 @@ from pate_jax.crowd import classifier, slope, steps
 from pate_jax.crowd.plan import Plan
 from pate_jax.crowd.vectors import Scaling
 from pate_jax.errors import PateError
-from pate_jax.mechanisms.crowds import ClassSums, HeadCount
+from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, HeadCount
 
 _FAR = 1 << 30  # coordinate of a canary, far beyond what a vector may hold
 _CELLS = 1 << 25  # of all canaries' own tables together, at most
@@ -190,5 +190,5 @@ def bounds(seen: Played, honest: InSteps, delta: float) -> list[Lower]:
 def claim(honest: InSteps) -> canary_bounds.Claim:
     """What all tables claim for a voter whose contents change, at every delta."""
     first, made = honest.first, honest.made
-    released = (first.release, *[made.release] * (made.number - 1), first.number)
+    released: list[CrowdRelease] = [first.release, *[made.release] * (made.number - 1), first.number]
     return lambda delta: counts.epsilon(released, delta, change="changed")

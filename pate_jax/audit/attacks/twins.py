@@ -60,14 +60,16 @@ def steps_with_too_little_noise(honest: InSteps, times: float = 10.0) -> InSteps
 
 def one_noise_for_all_steps(honest: InSteps) -> InSteps:
     """The noise of a run's first later step serves all others too."""
-    drawn, last = honest.first.draw, []
+    drawn = honest.first.draw
+    last: list[Table] = []
 
     def draw(release: CrowdRelease, table: Table, key: jax.Array) -> Table:
         if release is not honest.made.release:
             last.clear()
             return drawn(release, table, key)
         last.append(drawn(release, table, key) - table)
-        return table + last[0]
+        noisy: Table = table + last[0]
+        return noisy
 
     return replace(honest, first=replace(honest.first, draw=draw))
 

@@ -51,7 +51,7 @@ def begin(
     run.record.agree(RECORDS, records)
     _agree(crowd, config)
     run.record.agree("relation", {"relation": voters.by})
-    budget.warn_of_delta(voters.delta, len(crowd.dataset.private.ids))
+    budget.warn_of_delta(voters.delta, budget.people(crowd.dataset, voters.by), voters.by)
     return crowd
 
 

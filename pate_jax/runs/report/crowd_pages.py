@@ -12,7 +12,7 @@ from typing import Any
 
 from pate_jax.accounting import Statement
 from pate_jax.runs import measured
-from pate_jax.runs.report import attacks, crowd_words, html, measures_page, run_pages, sections
+from pate_jax.runs.report import attacks, crowd_words, html, measures_page, run_pages, sections, words
 
 
 def private_page(
@@ -27,7 +27,7 @@ def private_page(
     folded = html.folded("Settings", html.table(settings))
     body = [*_body(results, statement, sheet), *measures_page.pictures(results)]
     body += [*attacks.private(attacked), folded]
-    return html.page(f"Run report: {results['dataset']} (private)", [body[0], warning, *body[1:]])
+    return html.page(f"Run report: {words.title(results)} (private)", [body[0], warning, *body[1:]])
 
 
 def public_page(
@@ -37,7 +37,7 @@ def public_page(
 ) -> str:
     """The report that goes with the student."""
     results = measured.published(results)
-    return html.page(f"Student report: {results['dataset']}", _body(results, statement, sheet))
+    return html.page(f"Student report: {words.title(results)}", _body(results, statement, sheet))
 
 
 def _body(results: Mapping[str, Any], statement: Statement, sheet: Mapping[str, Any] | None) -> list[str]:

@@ -49,7 +49,7 @@ def section(results: Mapping[str, Any]) -> list[str]:
     people = (
         f", of {found['users']:,} users, who are drawn as a whole" if found["users"] < found["rows"] else ""
     )
-    said = f"<p>{escape(found['positive'])} is the outcome of {counted}{people}. Intervals are 95%.</p>"
+    said = f"<p>The outcome {escape(found['positive'])} is that of {counted}{people}. Intervals are 95%.</p>"
     body = [
         [escape(name), escape(_value(found[key])), escape(meaning)]
         for key, (name, meaning) in _MEANING.items()

@@ -66,7 +66,7 @@ def private_page(
     body += [
         html.folded(title.capitalize(), html.table(content)) for title, content in details.items() if content
     ]
-    return html.page(f"Run report: {results['dataset']} (private)", body)
+    return html.page(f"Run report: {words.title(results)} (private)", body)
 
 
 def public_page(results: Mapping[str, Any], statement: Any, sheet: Mapping[str, Any] | None = None) -> str:
@@ -77,7 +77,7 @@ def public_page(results: Mapping[str, Any], statement: Any, sheet: Mapping[str, 
     body += [f"<p>For experts: {escape(statement.model_card_line())}</p>", explained()]
     body += [html.folded("The figures", statement.html(publishable_only=True))]
     body += sections.every(results, sheet)
-    return html.page(f"Student report: {results['dataset']}", body)
+    return html.page(f"Student report: {words.title(results)}", body)
 
 
 def odds(epsilon: float, delta: float) -> str:

@@ -28,7 +28,7 @@ def private_page(
     head, *body = _body(results, statement)
     folded = html.folded("Settings", html.table(settings))
     return html.page(
-        f"Run report: {results['dataset']} (private)",
+        f"Run report: {words.title(results)} (private)",
         [head, warning, *body, *measures_page.pictures(results), folded],
     )
 
@@ -36,7 +36,7 @@ def private_page(
 def public_page(results: Mapping[str, Any], statement: TrainingStatement) -> str:
     """The report that goes with the net."""
     results = measured.published(results)
-    return html.page(f"Student report: {results['dataset']}", _body(results, statement))
+    return html.page(f"Student report: {words.title(results)}", _body(results, statement))
 
 
 def _body(results: Mapping[str, Any], statement: TrainingStatement) -> list[str]:

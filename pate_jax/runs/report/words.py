@@ -13,6 +13,15 @@ SYNTHETIC = "The data is synthetic: it was drawn by a program, and nobody's reco
 PARTS = {"test": "public test inputs", "public": "public inputs"}
 
 
+def title(results: Mapping[str, Any]) -> str:
+    """What a page is headed by: what is predicted, or else the name of the data.
+
+    >>> title({"dataset": "own", "predicts": "died, from 33 columns"}), title({"dataset": "mnist"})
+    ('died, from 33 columns', 'mnist')
+    """
+    return str(results.get("predicts", results["dataset"]))
+
+
 def headline(statement: Statement) -> str:
     """The figure that may be published, which comes first wherever a run is told of."""
     if not statement.private:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 import jax
+import numpy as np
 
 from pate_jax.aggregate import Answers
 from pate_jax.data.dataset import IMAGE_RANKS
@@ -36,8 +37,8 @@ def _net(make: nets.MakeObjective[Any]) -> nets.Trainer:
     ) -> list[Learned]:
         soft = lesson.soft
         if soft is not None and soft.plain is not None:
-            folds = nets.seeds(jax.random.clone(keys))[0]  # the folds alone follow from it
-            expected = ridge.left_out(folds, lesson)
+            seed = int(np.asarray(jax.random.key_data(keys)).ravel()[0])  # which consumes no key
+            expected = ridge.left_out(seed, lesson)
             image = lesson.public.inputs.ndim in IMAGE_RANKS
             lesson = lesson._replace(soft=smoothing.informed(soft, expected, image=image))
         return train(config, keys, lesson, exam)

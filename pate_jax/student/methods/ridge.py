@@ -27,7 +27,9 @@ from pate_jax.student.methods import nets, propagation
 from pate_jax.student.settings import Ridge, check_shown
 from pate_jax.system.eigen import eigensystem
 
+Penalties = Float[np.ndarray, " penalty"]
 _PENALTIES = np.geomspace(1e-3, 3.0, 15)  # as shares of the typical likeness of an input to itself
+_OF_NOISE = np.geomspace(1e-3, 30.0, 18)  # the same for noisy shares, of which an answer alone says little
 _NOTHING = 1e-9  # likeness of equal images, and weight of the others where there are none
 _ROUNDING = 1e-6  # added to the likeness of examples to themselves, so that it has a root
 
@@ -65,6 +67,7 @@ def weighted_least_squares(
     alike: Float[np.ndarray, "answers answers"],
     targets: Float[np.ndarray, "answers classes"],
     weights: Float[np.ndarray, " answers"],
+    penalties: Penalties | None = None,  # unset: the usual ones
 ) -> Line:
     """The same on any targets, each answer with a weight; weights are 1 in the mean.
 
@@ -78,7 +81,7 @@ def weighted_least_squares(
     values, directions = eigensystem(centred)
     turned = directions.T @ (root[:, None] * (targets - shares))
     tried = []
-    for penalty in _PENALTIES * max(np.trace(centred) / len(weights), _NOTHING):
+    for penalty in _tried(penalties) * max(np.trace(centred) / len(weights), _NOTHING):
         shrunk = values / (values + penalty)
         hat = (directions**2) @ shrunk
         fitted = directions @ (shrunk[:, None] * turned) / root[:, None]
@@ -94,6 +97,7 @@ def of_few_examples(
     across: Float[np.ndarray, "answers examples"],
     targets: Float[np.ndarray, "answers classes"],
     weights: Float[np.ndarray, " answers"],
+    penalties: Penalties | None = None,  # unset: the usual ones
 ) -> Line:
     """Least squares on all answers, by their likeness to a few examples only (Nystroem's approximation).
 
@@ -108,7 +112,7 @@ def of_few_examples(
     """
     root = np.linalg.cholesky(alike + _ROUNDING * np.trace(alike) / len(alike) * np.eye(len(alike)))
     back = np.linalg.inv(root).T
-    line = of_features(across @ back, targets, weights)
+    line = of_features(across @ back, targets, weights, penalties)
     return line._replace(kernel=back @ line.kernel)
 
 
@@ -116,6 +120,7 @@ def of_features(
     features: Float[np.ndarray, "answers features"],
     targets: Float[np.ndarray, "answers classes"],
     weights: Float[np.ndarray, " answers"],
+    penalties: Penalties | None = None,  # unset: the usual ones
 ) -> Line:
     """Least squares on all answers, linear in a few features of each; the kernel is [feature, class].
 
@@ -132,13 +137,17 @@ def of_features(
     along = features @ directions
     turned = along.T @ (each * (targets - shares))
     tried = []
-    for penalty in _PENALTIES * max(values.sum() / len(targets), _NOTHING):
+    for penalty in _tried(penalties) * max(values.sum() / len(targets), _NOTHING):
         hat = weights * (along**2 @ (1 / (values + penalty)))
         fitted = along @ (turned / (values + penalty)[:, None])
         tried.append((penalty, _left_out(targets, targets - shares - fitted, hat, weights)))
     penalty, unseen = _best(tried, targets, weights)
     found = directions @ (turned / (values + penalty)[:, None])
     return Line(found, shares - usual @ found, unseen)
+
+
+def _tried(penalties: Penalties | None) -> Penalties:
+    return _PENALTIES if penalties is None else penalties
 
 
 def _left_out(targets: np.ndarray, residual: np.ndarray, hat: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -207,12 +216,17 @@ def left_out(seed: int, lesson: Lesson) -> Float[np.ndarray, "answers classes"]:
     return _of_images(seed, lesson).unseen
 
 
+def penalties_of(lesson: Lesson) -> Penalties | None:
+    """The penalties among which left-out answers choose, where these are others than usual."""
+    return _OF_NOISE if lesson.soft is not None and lesson.soft.plain is not None else None
+
+
 def _best_of_table(lesson: Lesson) -> OfTable:
     """What predicts left-out answers best: the scaled columns, or nearness to rows, each by its reach."""
     rows, soft = scaled(lesson)[lesson.rows].reshape(len(lesson.rows), -1), lesson.soft
     targets = np.eye(lesson.public.classes)[lesson.labels] if soft is None else soft.unshrunk
-    weights = np.ones(len(rows)) if soft is None else soft.weights
-    tried = [OfTable(of_features(rows, targets, weights), rows[:0])]
+    weights, penalties = np.ones(len(rows)) if soft is None else soft.weights, penalties_of(lesson)
+    tried = [OfTable(of_features(rows, targets, weights, penalties), rows[:0])]
     if not lesson.public.shown:
         return tried[0]
     held = rows[np.searchsorted(lesson.rows, lesson.spaced(_HELD).rows)]
@@ -222,9 +236,9 @@ def _best_of_table(lesson: Lesson) -> OfTable:
     for reach in (share * float(np.median(apart)) for share in _REACHES if len(apart)):
         alike = np.exp(-gaps / reach)
         if whole:
-            line = weighted_least_squares(alike, targets, weights)
+            line = weighted_least_squares(alike, targets, weights, penalties)
         else:
-            line = of_few_examples(alike, np.exp(-across / reach), targets, weights)
+            line = of_few_examples(alike, np.exp(-across / reach), targets, weights, penalties)
         tried.append(OfTable(line, held.astype(np.float32), reach))
     return min(tried, key=lambda one: (weights[:, None] * (one.line.unseen - targets) ** 2).mean())
 
@@ -311,10 +325,11 @@ def _line(answered: Array, lesson: Lesson) -> Line:
     alike = np.asarray(patches.likeness(held, held))
     if lesson.soft is None:
         return least_squares(alike, lesson.labels, lesson.public.classes)
+    given, weights, penalties = lesson.soft.unshrunk, lesson.soft.weights, penalties_of(lesson)
     if len(held) == len(answered):
-        return weighted_least_squares(alike, lesson.soft.unshrunk, lesson.soft.weights)
+        return weighted_least_squares(alike, given, weights, penalties)
     across = np.asarray(patches.likeness(answered, held))
-    return of_few_examples(alike, across, lesson.soft.unshrunk, lesson.soft.weights)
+    return of_few_examples(alike, across, given, weights, penalties)
 
 
 def logits(

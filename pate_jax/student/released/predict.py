@@ -34,6 +34,7 @@ _FEATURES, _FAINT, _NO_SHARE = 8000, 1e-12, 1e-30  # length of features; below a
 _OVERLAP = 1  # pixels by which a cell reaches into its neighbours
 _SHOWN = 10  # predictions on the terminal
 _ID = re.compile(r"(.*[ _-])?(id|uuid|key|code|number|patient|person)", re.IGNORECASE)
+_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+([eE][+-]?[0-9]+)?")
 _LARGEST = float(np.finfo(np.float32).max)
 _MISSING = ("", "na", "nan", "null")  # values of a table, in any case
 _PLACES = ("", "student", "release/student")
@@ -286,7 +287,7 @@ def read_named(
     path = Path(path)
     if not path.is_file():
         raise InputError(f"{path} is no file; give .npz or .csv")
-    if path.suffix.lower() == ".csv":
+    if path.suffix.lower() in (".csv", ".tsv"):
         return _table(path, student, id_column)
     arrays = _arrays(path)
     if "inputs" not in arrays:
@@ -424,9 +425,12 @@ def _table(path: Path, student: Student, named: str | None) -> tuple[np.ndarray,
         raise InputError(f"{path} is a table of text, and this student was trained on arrays; give .npz")
     try:
         text = io.StringIO(path.read_bytes().decode("utf-8-sig"), newline="")
-        lines = csv.reader(text, skipinitialspace=True)
+        first = next(csv.reader(text), [""])
+        mark = next((one for one in (";", "\t") if len(first) == 1 and one in first[0]), ",")
+        text.seek(0)
+        lines = csv.reader(text, delimiter=mark, skipinitialspace=mark != "\t")
         header = [name.strip() for name in next(lines, [])]
-        rows = [row for row in lines if row]
+        rows = [[_plain(value, mark) for value in row] for row in lines if row]
     except (csv.Error, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not a CSV table in UTF-8: {error}") from error
     for number, row in enumerate(rows):
@@ -436,7 +440,7 @@ def _table(path: Path, student: Student, named: str | None) -> tuple[np.ndarray,
     missing = [name for name in known if name not in header]
     if missing:
         raise InputError(f"{path} lacks the column {missing[0]!r}; this student takes {', '.join(known)}")
-    table = {name: [row[place].strip() for row in rows] for place, name in enumerate(header)}
+    table = {name: [row[place] for row in rows] for place, name in enumerate(header)}
     unread = [name for name in header if name not in known]
     if unread:
         _say(f"not read, since the student does not know them: columns {', '.join(unread)}")
@@ -447,6 +451,12 @@ def _table(path: Path, student: Student, named: str | None) -> tuple[np.ndarray,
         _report(column, table[column["name"]])
     features = [_column(table[column["name"]], column, path) for column in student.columns]
     return np.concatenate(features, 1), None if named is None else table[named]
+
+
+def _plain(value: str, mark: str) -> str:
+    """A value with a decimal point, which is a comma where semicolons separate columns."""
+    value = value.strip()
+    return value.replace(",", ".") if mark == ";" and _DECIMAL_COMMA.fullmatch(value) else value
 
 
 def _look_like_ids(name: str, values: list[str]) -> bool:

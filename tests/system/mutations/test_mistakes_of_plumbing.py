@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 import small_runs
+import test_codes
 import test_ensemble
 import test_folders
 import test_forms
@@ -173,6 +174,12 @@ CASES = [
         replaced(own_files, "_inputs", categories_of_private),
         in_a_folder(test_own_files.test_one_private_row_more_changes_no_other_row),
         "one_private_row",
+    ),
+    case(
+        "codes taken from private records",
+        replaced(own_files, "_inputs", categories_of_private),
+        in_a_folder(test_codes.test_private_values_decide_nothing),
+        "decide_nothing",
     ),
     case(
         "columns left out by private words",
