@@ -16,9 +16,12 @@ from pate_jax.ensemble import plan as plans
 from pate_jax.ensemble import programs, training
 from pate_jax.errors import PateError
 
-PLACES = [(1, 1), (1, 11), (2, 1), (2, 6), (4, 1), (4, 2)]  # devices, teachers per vmap
+PLACES = [(1, 1), (1, 11), (2, 1), (2, 6), (4, 1), (8, 1), (8, 2)]  # devices, teachers per vmap
 MORE = [
-    pytest.param(d, w, marks=pytest.mark.long) for d in (1, 2, 8) for w in range(1, 6) if (d, w) not in PLACES
+    pytest.param(d, w, marks=pytest.mark.long)
+    for d in (1, 2, 8)
+    for w in (2, 3, 4, 5)
+    if (d, w) not in PLACES
 ]
 MOVING = {"augment": "shift_flip"}
 
@@ -177,10 +180,10 @@ def lowered(net, name, records=120, **changes):
 @pytest.mark.parametrize("name", ["table", pytest.param("cnn", marks=pytest.mark.long)])
 def test_the_compiled_training_programs_hold_no_collective(name, width):
     net = tiny.table_net() if name == "table" else tiny.image_net()
-    machine, data = lowered(net, name, devices=4, width=width)
+    machine, data = lowered(net, name, devices=8, width=width)
     text = training.compiled(machine, data).as_text()
     assert re.search(r"\b(dot|convolution|fusion|custom-call)", text), "this is no training program"
-    assert "num_partitions=4" in text or "replica_count=4" in text
+    assert "num_partitions=8" in text or "replica_count=8" in text
     assert tiny.collectives(text) == []
 
 
