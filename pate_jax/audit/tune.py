@@ -15,6 +15,7 @@ from pate_jax.audit.subject import Subject
 from pate_jax.runs import registration
 from pate_jax.runs.crowds import students
 from pate_jax.runs.crowds.inputs import Crowd
+from pate_jax.runs.directory import RunDirectory  # noqa: F401  # of the fields that a candidate inherits
 from pate_jax.runs.release.findings import Ended, Finding, failed, judged, made, passed
 from pate_jax.runs.tune import candidates, pipeline
 from pate_jax.runs.tune.candidates import Choice, Place

@@ -15,7 +15,7 @@ from pate_jax.audit import verify
 from pate_jax.audit.subject import Subject
 from pate_jax.errors import PateError
 from pate_jax.runs import ledger
-from pate_jax.runs.release import check
+from pate_jax.runs.release import check, traces
 from pate_jax.system import storage
 
 KINDS = {
@@ -233,9 +233,9 @@ def test_the_zeros_and_ones_of_a_tables_scales_are_no_votes_of_two_classes():
     labels[0, :32], labels[1, :32] = np.repeat([0, 1], 16), np.tile([1, 0], 16)
     labels[:, :2] = [0, 1]
     scales = json.dumps({"offset": [3.5, *[0.0] * 40], "scale": [2.25, *[1.0] * 40]})
-    assert not check._spells(check._spelt(scales), labels)
+    assert not traces.spells(traces.spelt(scales), labels)
     for spelled in (labels, labels.astype(float), labels.T):
-        assert check._spells(check._spelt(json.dumps(spelled.tolist())), labels)
+        assert traces.spells(traces.spelt(json.dumps(spelled.tolist())), labels)
 
 
 def test_a_page_of_two_classes_is_no_spelling_of_labels_but_one_teachers_labels_are():
@@ -244,6 +244,6 @@ def test_a_page_of_two_classes_is_no_spelling_of_labels_but_one_teachers_labels_
     for classes in (2, 2, 2, 10):
         shown, labels = random.integers(0, classes, (50, 200)), random.integers(0, classes, (250, 120))
         pages = [" ".join(map(str, page)) for page in shown]
-        assert not any(check._spells(page, labels) for page in pages)
+        assert not any(traces.spells(page, labels) for page in pages)
         for page, teacher in zip(pages, labels, strict=False):
-            assert check._spells(f"{page} {' '.join(map(str, teacher))} {page}", labels)
+            assert traces.spells(f"{page} {' '.join(map(str, teacher))} {page}", labels)

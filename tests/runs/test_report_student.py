@@ -17,7 +17,7 @@ from pate_jax.errors import PateError
 from pate_jax.runs import stages
 from pate_jax.runs.crowds import stages as crowd_stages
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.release import check, pictures
+from pate_jax.runs.release import check, traces
 from pate_jax.runs.report import sections, seen, sheet, summary, words
 from pate_jax.system import storage
 
@@ -131,7 +131,7 @@ def test_a_released_page_shows_the_student_and_passes_every_check(kind):
     assert words.accuracy(facts) in text and facts["seen"]["classes"][0]["name"] in text
     assert "Which classes it gets wrong" in text and "What was asked" in text
     kept = storage.read_json(run.sheet, stages.SHEET)
-    assert 0 < len(kept["asked"]) + len(kept["unsure"]) <= pictures.MOST
+    assert 0 < len(kept["asked"]) + len(kept["unsure"]) <= traces.MOST
     for title in ("How the student was chosen", "What more or less"):
         assert title not in text
 
@@ -207,7 +207,7 @@ def test_pictures_of_private_inputs_and_anything_but_pixels_are_found(tmp_path):
     (tmp_path / "report.html").write_text(f'<img src="{harmless}AAAA">')
     with pytest.raises(PateError, match=r"report\.html holds an embedded file"):
         check.check(tmp_path)
-    (tmp_path / "report.html").write_text(f'<img src="{harmless}">' * (pictures.MOST + 1))
+    (tmp_path / "report.html").write_text(f'<img src="{harmless}">' * (traces.MOST + 1))
     assert any("61 pictures" in fault for fault in check.audit(tmp_path))
 
 
@@ -221,14 +221,14 @@ def test_a_sheet_of_images_marks_what_is_wrong():
     given = aggregate.Answers(answers, np.arange(200) % 2 == 0)
     found = seen.Seen("public", part, random.dirichlet([1.0] * 3, 200).astype(np.float32))
     kept = sheet.made(kind, part, given, found)
-    assert len(kept["asked"]) + len(kept["unsure"]) == pictures.MOST and kept["answered"] == 100
+    assert len(kept["asked"]) + len(kept["unsure"]) == traces.MOST and kept["answered"] == 100
     assert [item["answer"] for item in kept["asked"]] == ["cat & dog"] * 16 + ["cow"] * 16 + ["fox"] * 16
     wrong = sum(item["answer"] != item["label"] for item in kept["asked"])
     results = {"dataset": "zoo", "student_accuracy": None, "seen": None}
     page = "".join(sections.every(results, kept))
     assert page.count('<li class="off">') == wrong > 0 and page.count("alt=") == 48
     assert "cat &amp; dog" in page and "cat & dog" not in page
-    text, shown = pictures.parted(page)
+    text, shown = traces.parted(page)
     assert len(shown) == 48 and "data:" not in text
 
 
