@@ -81,8 +81,10 @@ def of_histograms(counts: ArrayLike, mechanism: Mechanism, teachers: int) -> Ans
 
     >>> from pate_jax.mechanisms import GaussianHistogram
     >>> found = of_histograms([[70, 25, 8], [-4, 61, 40]], GaussianHistogram(sigma=3.0), 100)
-    >>> found.labels.tolist(), found.shares.round(2).tolist(), found.deviation.round(4).tolist()
-    ([0, 1], [[0.69, 0.24, 0.07], [-0.03, 0.62, 0.41]], [0.0245, 0.0245])
+    >>> found.labels.tolist(), np.asarray(found.shares * 100).round().astype(int).tolist()
+    ([0, 1], [[69, 24, 7], [-3, 62, 41]])
+    >>> np.asarray(found.deviation * 1e4).round().astype(int).tolist()
+    [245, 245]
     """
     noisy = np.asarray(counts)
     if teachers < 1 or noisy.ndim != 2 or noisy.dtype.kind not in "iu":
