@@ -5,8 +5,9 @@ student says of inputs whose answers it has not seen can be compared with these.
 student's or not; a table of shares has, for the label that the student gives, a share without bias, which
 counts by how little noise is in it. Two methods are compared on the same answers, and the later one, which
 costs more, is taken if it is better by more than one standard error of the difference. Of images whose
-answers are labels the net is taken unless it is worse by as much: it is judged by fewer answers and steps
-than it will have, and on drawn images it was ahead wherever the two were as good as equal here.
+answers are labels or whole histograms of teachers the net is taken unless it is worse by as much: it is
+judged by fewer answers and steps than it will have, and on drawn images it was ahead wherever the two were as
+good as equal here.
 
 Ridge predicts every answer as if it had been left out, in closed form. A net is trained for each third of the
 answers on the two others, with a quarter of its steps at most, and no further once it is clearly worse, or
@@ -97,7 +98,8 @@ def choose(
     order = IMAGES if image else TABLES
     if len(given.rows) < LEAST or len(np.unique(given.labels)) < 2:
         return _of_few(config, given, "fixmatch" if image else "ridge")
-    told, errors = _told(given, answers), _NET_FIRST if image and given.soft is None else _SIMPLE_FIRST
+    by_teachers = given.soft is None or given.soft.plain is not None  # labels, or whole histograms
+    told, errors = _told(given, answers), _NET_FIRST if image and by_teachers else _SIMPLE_FIRST
     trials = list(_trials(key, config, given, order, told, errors))
     return _best(config, trials, _weights(given), errors)
 
