@@ -23,7 +23,7 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.crowds import CrowdRelease
 from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers, to_dict
-from pate_jax.runs import chain, ledger, stable_list
+from pate_jax.runs import chain, ledger
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import CrowdLine, Line, budget_to_dict
 from pate_jax.system import progress
@@ -155,6 +155,8 @@ def fit(run: RunDirectory, spent: Cost, *, wanted: int, teachers: int, classes: 
 def _check_list(run: RunDirectory, mechanism: StableAnswers, epsilon: float | None, delta: float) -> None:
     """Refuse a list of stable answers beyond its budget, before its first answer or where one is named."""
     if "mechanism" not in run.record.read() or epsilon is not None:
+        from pate_jax.runs import stable_list  # which draws noise by JAX: only where a list needs it
+
         stable_list.check_cost(mechanism, epsilon, delta)
 
 
@@ -162,6 +164,8 @@ def needed_for_more(run: RunDirectory, lines: Sequence[Line]) -> None:
     """Refuse further queries in a run without a budget, or whose list of stable answers has ended."""
     settings = run.record.read()
     if "mechanism" in settings and isinstance(settings.mechanism, StableAnswers):
+        from pate_jax.runs import stable_list  # as above
+
         stable_list.check_open(run, settings.mechanism, lines)
     elif settings.budget is None:
         raise PateError(
