@@ -176,7 +176,7 @@ def _csv(path: Path) -> Table:
 
 def _separator(text: io.StringIO) -> str:
     """What separates columns, by the line of their names alone: commas, or else semicolons or tabs."""
-    first = next(csv.reader(text, skipinitialspace=True, strict=True), [])
+    first = next(csv.reader(text, skipinitialspace=True), [])  # not strict: names may be in quotes
     text.seek(0)
     return next((mark for mark in (";", "\t") if len(first) == 1 and mark in first[0]), ",")
 

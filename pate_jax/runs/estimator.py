@@ -110,7 +110,8 @@ class PateClassifier(Base):
         settings = self._settings()
         public = self.X_public if X_public is None else X_public
         people = samples.index(X), samples.index(public)  # which a transformer would drop
-        records = _records(*self._transformed(X, public), y, ids, self.classes)
+        marked = samples.is_marked(X) or samples.is_marked(public)  # and this as well
+        records = _records(*self._transformed(X, public), y, ids, self.classes)._replace(trial=marked)
         if not self.equal_ids_are_coincidences:
             _check_people(people[0] if records.ids is None else records.ids, people[1])
         self._warn()
@@ -227,7 +228,7 @@ class _Records(NamedTuple):
     classes: np.ndarray
     ids: np.ndarray | None
     named: bool  # whether the columns of X have names
-    trial: bool  # whether X or X_public is marked as a part of a trial
+    trial: bool = False  # whether X or X_public, before a transformer, is marked as a part of a trial
 
 
 def _records(X: Any, public: Any, y: Any, ids: Any, declared: Sequence[Any] | np.ndarray | None) -> _Records:
@@ -258,7 +259,6 @@ def _records(X: Any, public: Any, y: Any, ids: Any, declared: Sequence[Any] | np
         classes,
         samples.ids(ids, len(labels)),
         named,
-        samples.is_marked(X) or samples.is_marked(public),
     )
 
 
@@ -293,7 +293,10 @@ def _run(records: _Records, settings: dict[str, Any]) -> Result:
     settings = {**settings, "classes": len(records.classes) if names is None else names}
     if isinstance(records.private, dict):
         called = {role: _free(role, records.private) for role in roles}
-        named = tables.of({called[role]: values for role, values in roles.items()}, "y")
+        added = {called[role]: values for role, values in roles.items()}
+        if records.trial and trial_mark.NAME not in records.private:  # a transformer has dropped it
+            added = trial_mark.marked_arrays(added, len(labels))
+        named = tables.of(added, "y")
         private: Any = Table({**records.private, **named}, {**records.private.kinds, **named.kinds})
         settings |= {"label": called["labels"], "id": called.get("ids")}
         public: Any = records.public

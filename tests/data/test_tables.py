@@ -140,6 +140,7 @@ def test_bad_parquet_files_are_one_sentence(tmp_path):
 SAME = {
     "commas": "id,dose,town\na,3.5,Oslo\nb,-0.25,\"Rome, Lazio\"\n",
     "semicolons": "id;dose;town\na;3,5;Oslo\nb;-0,25;Rome, Lazio\n",
+    "semicolons and quotes": '"id";"dose";"town"\n"a";"3,5";"Oslo"\n"b";-0,25;"Rome, Lazio"\n',
     "semicolons and points": "id; dose;town\na; 3.5;Oslo\nb;-0.25;Rome, Lazio\n",
     "tabs": "id\tdose\ttown\na\t3.5\tOslo\nb\t-0.25\tRome, Lazio\n",
 }  # fmt: skip

@@ -230,6 +230,32 @@ def test_a_classifier_on_arrays_of_a_trial_warns(tmp_path):
         assert "trial" in storage.read_json(folder / "release" / "statement.json", "statement")
 
 
+class Unnamed:
+    """A transformer that drops all columns but two, as an array or as a frame."""
+
+    def __init__(self, as_frame):
+        self.as_frame = as_frame
+
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        return X[["a", "b"]] if self.as_frame else X[["a", "b"]].to_numpy()
+
+
+@pytest.mark.parametrize("as_frame", [False, True])
+def test_a_transformer_does_not_take_the_mark_of_a_trial_away(as_frame, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    values = np.random.default_rng(0).normal(size=(300, 2))
+    frame = pandas.DataFrame(values, columns=["a", "b"]).assign(**{trial_mark.NAME: trial_mark.VALUE})
+    model = PateClassifier(
+        4.0, classes=[0, 1], voters="sums", directory=tmp_path / "fit", transformer=Unnamed(as_frame)
+    )
+    with pytest.warns(PateWarning, match=trial_mark.SENTENCE):
+        model.fit(frame[:200], (values[:200, 0] > 0).astype(int), frame[200:])
+    assert "trial" in storage.read_json(tmp_path / "fit" / "release" / "statement.json", "statement")
+
+
 def test_a_further_pool_that_is_part_of_a_trial_marks_the_run(tmp_path):
     run = asked_more(tmp_path, lambda inputs: inputs)
     ran("student", run.root, "--method", "supervised", "--steps", 4)

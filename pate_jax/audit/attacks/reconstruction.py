@@ -247,7 +247,7 @@ def unfit(run: RunDirectory) -> str | None:
 
 def of_run(run: RunDirectory, flags: Flags) -> Reconstructed:
     """Make the student of a run again, look at what its release holds, and try to infer a hidden part."""
-    opened = Subject(run).inputs
+    opened = Subject(run).opened
     if not isinstance(opened, Inputs):
         raise PateError(opened.text)
     released, dataset = Student.load(run.student), opened.dataset
