@@ -51,13 +51,15 @@ def from_files(
     equal_rows_are_coincidences: bool = False,
     equal_ids_are_coincidences: bool = False,
     show_public: bool = False,
+    test_is_private: bool = False,
 ) -> Dataset:
     """A dataset from the user's files: all .npz, all tables (.csv, .parquet), or all folders of images.
 
     An .npz holds `inputs`, `labels`, optional `ids` and `users`, and optional `features`, vectors that an
     encoder made of the inputs, for the space `encoder`. A folder holds a folder of images for each class.
     `classes` is their number (labels 0..C-1) or their names; without it they come from the public or test
-    labels. For tables, `categories` maps a column to its values and `scales` a numeric column to (offset,
+    labels, and from the public ones alone if `test_is_private`, since they are published. For tables,
+    `categories` maps a column to its values and `scales` a numeric column to (offset,
     scale); each is a mapping or a JSON file. The public part decides about columns that neither names.
     A third number in `scales` replaces missing values. Categories of the label column are the class names.
     Images are resized to `image_size` pixels each way, or must all have one size.
@@ -79,7 +81,8 @@ def from_files(
     values = dict(declared(categories))
     if label_column in values and classes is None:
         classes = values.pop(label_column)
-    known = [part.labels for name, part in raw.items() if name != "private" and part.labels is not None]
+    hidden = ("private", "test") if test_is_private else ("private",)
+    known = [part.labels for name, part in raw.items() if name not in hidden and part.labels is not None]
     class_names, numbered = labels.classes(known, classes)
     dataset = check(_assemble(raw, class_names, numbered, values, declared(scales)))
     if ids_are_stable and raw["private"].ids is None:

@@ -156,6 +156,7 @@ def _opened(choice: DataChoice) -> data.Dataset:
         equal_rows_are_coincidences=choice.equal_rows_are_coincidences,
         show_public=choice.show_public,
         equal_ids_are_coincidences=choice.equal_ids_are_coincidences,
+        test_is_private=choice.test_is_private,
     )
 
 

@@ -71,12 +71,23 @@ def settled(run: RunDirectory, config: RunConfig, known: Mapping[str, Any] | Non
     else:
         opened = _opened(config)
         found, net = _planned(config, opened)
+    _check_wish(run, config, found)
     if devices.is_first():
         run.record.agree(PLANNED, found)
     lines = tuple(said(found))
     for line in lines:
         progress.say(line)
     return Settled(_filled(config, found), lines, net, opened)
+
+
+def _check_wish(run: RunDirectory, config: RunConfig, found: Mapping[str, Any]) -> None:
+    """Refuse to go on with a plan that was made for another epsilon or delta than is wished now."""
+    planned, wished = (found["epsilon"], found["delta"]), (config.budget, config.delta)
+    if planned != wished:
+        raise PateError(
+            f"{run.root} was planned for epsilon {planned[0]:g} at delta {planned[1]:g}, and now epsilon "
+            f"{wished[0]:g} at delta {wished[1]:g} is wished: keep to the former, or choose another --out"
+        )
 
 
 def _filled(config: RunConfig, found: Mapping[str, Any]) -> RunConfig:

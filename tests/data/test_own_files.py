@@ -496,3 +496,17 @@ def test_one_absurd_public_number_is_warned_of(tmp_path, capsys, absurd):
     )
     said = "the public part has 1e+30 in the column 'age', beside which all other numbers there are alike"
     assert (said in capsys.readouterr().err) == absurd
+
+
+def test_labels_of_a_private_test_part_name_no_class(tmp_path):
+    """Names of classes are published, so one private row must not add any."""
+    for name, label in (("mine", "yes"), ("pool", "yes"), ("test", "HIV")):
+        (tmp_path / f"{name}.csv").write_text(f"age,sick\n{len(label)}1,no\n{len(name)}2,{label}\n")
+    (tmp_path / "mine.csv").write_text("age,sick\n33,no\n55,yes\n")
+    files = [tmp_path / f"{name}.csv" for name in ("mine", "pool", "test")]
+    assert from_files(*files, label_column="sick").class_names == ("HIV", "no", "yes")
+    with pytest.raises(PateError, match=r"HIV|class"):  # and its rows do not count as another class
+        from_files(*files, label_column="sick", test_is_private=True)
+    (tmp_path / "test.csv").write_text("age,sick\n44,no\n66,yes\n")
+    found = from_files(*files, label_column="sick", test_is_private=True)
+    assert found.class_names == ("no", "yes")

@@ -433,3 +433,14 @@ def test_without_scikit_learn_there_is_a_stand_in(monkeypatch, asked):
     assert fitted.score(numbers(12, 3), labels) == 1 and repr(fitted).startswith("PateClassifier(")
     with pytest.raises(PateError, match="depth is no parameter of PateClassifier"):
         fitted.set_params(depth=3)
+
+
+def test_a_transformer_that_looks_at_rows_together_is_refused():
+    """One private record would move what all others become."""
+    from sklearn.preprocessing import FunctionTransformer, scale
+
+    random = np.random.default_rng(0)
+    X, public = random.normal(size=(60, 3)), random.normal(size=(50, 3))
+    model = PateClassifier(classes=[0, 1], transformer=FunctionTransformer(scale), verbose=False)
+    with pytest.raises(PateError, match="looks at rows together"):
+        model.fit(X, (X[:, 0] > 0).astype(int), public)

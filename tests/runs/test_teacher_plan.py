@@ -82,6 +82,16 @@ def rehearsed():
     return made
 
 
+def test_a_plan_for_another_epsilon_or_delta_is_not_gone_on_with(tmp_path):
+    """A plan of whole histograms has no filter, so nothing else would hold a repeat to a smaller wish."""
+    found = {"epsilon": 1.0, "delta": 1e-5, "mechanism": {"name": "gaussian-histogram", "sigma": 30.0}}
+    run = RunDirectory(tmp_path / "run")
+    run.record.agree(PLANNED, found)
+    for wish in ({"epsilon": 0.1}, {"epsilon": 2.0}, {"epsilon": 1.0, "delta": 1e-6}):
+        with pytest.raises(PateError, match="was planned for epsilon 1 at delta 1e-05, and now"):
+            planned(DataChoice("strokes"), run.root, **wish)
+
+
 def test_contents_of_private_records_change_no_plan(tmp_path):
     """As many records, or as many by two digits, with other inputs and labels: bit for bit the same plan."""
     _, one = planned(files(tmp_path / "a"), tmp_path / "one")
