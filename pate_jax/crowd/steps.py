@@ -41,6 +41,11 @@ class Steps(NamedTuple):
     release: ClassSums  # of each sum of gradients
     rate: float  # of a step: what a gradient of all voters' mean is multiplied by, in whole weights
 
+    @property
+    def later(self) -> list[ClassSums]:
+        """The releases after the first table."""
+        return [self.release] * (self.number - 1)
+
 
 def made(
     space: Space,

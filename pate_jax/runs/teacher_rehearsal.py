@@ -10,7 +10,6 @@ Nothing here reads a private record: only their number, rounded down to two digi
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -41,9 +40,7 @@ _LISTS = 100  # of answers to the same questions at once, over all labels, class
 _DRAWS = (2, 8)  # of the noise, at least and at most
 _NEARLY = 0.95  # of the best student's share: plans above it are as good, and the surest is taken
 _FOUR_OF_FIVE = 1.28  # standard deviations
-_UNLIKE = (
-    0.015  # deviation between a run's student and the rehearsed one; on drawn tables (benchmarks/ranges.py)
-)
+_UNLIKE = 0.015  # deviation of a run's student from the rehearsed one, on drawn tables (benchmarks/ranges.py)
 _SIGNAL = 0.1  # of answers, between chance and all right, below which they teach nothing
 
 
@@ -137,19 +134,20 @@ def _tried(
     truth = np.stack([each[roles.public] for each in labels])
     draws = int(np.clip(_LISTS // (len(labels) * classes), *_DRAWS))
     noise = random.normal(size=(draws, len(labels), len(public), classes)).astype(np.float32)
-    for (queries, stood), whole in itertools.product(lists.items(), (False, True)):
+    for queries, stood in lists.items():
         rows = select("kmeans", public, stood, key=b"rehearsal")
-        scale = teacher_votes.scale(queries, mu, whole=whole)
-        heard = [
-            teacher_votes.noisy(shares, few, number, rows, scale, noise) for number, shares, few in votes
-        ]
-        told = np.stack(
-            [teacher_votes.told(each, one, whole=whole) for each, one in zip(heard, numbers, strict=True)]
-        )
-        right = judged.right(rows, told)
-        for place, (number, shard) in enumerate(numbers.items()):
-            answers = (heard[place].argmax(3) == truth[:, rows]).mean((0, 2))
-            yield Tried(number, shard, queries, answers, right[place], whole)
+        for whole in (False, True):
+            scale = teacher_votes.scale(queries, mu, whole=whole)
+            heard = [
+                teacher_votes.noisy(shares, few, number, rows, scale, noise) for number, shares, few in votes
+            ]
+            told = [
+                teacher_votes.told(each, one, whole=whole) for each, one in zip(heard, numbers, strict=True)
+            ]
+            right = judged.right(rows, np.stack(told))
+            for place, (number, shard) in enumerate(numbers.items()):
+                answers = (heard[place].argmax(3) == truth[:, rows]).mean((0, 2))
+                yield Tried(number, shard, queries, answers, right[place], whole)
 
 
 def _lists(public: int, queries: int | None, most: int | None) -> dict[int, int]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Int32
+from jaxtyping import Int, Int32
 
 from pate_jax import models
 from pate_jax.aggregate import Answers
@@ -86,8 +86,17 @@ class Lesson(NamedTuple):
 
     def spaced(self, most: int) -> Lesson:
         """The same with at most this many answers, evenly spaced."""
-        count = min(most, len(self.rows))
-        return self.part(np.arange(count) * len(self.rows) // max(1, count))
+        return self.part(evenly(most, len(self.rows)))
+
+
+def evenly(most: int, places: int) -> Int[np.ndarray, " chosen"]:
+    """At most so many places, evenly spaced among all.
+
+    >>> evenly(3, 9).tolist(), evenly(3, 2).tolist(), evenly(0, 9).tolist()
+    ([0, 3, 6], [0, 1], [])
+    """
+    count = min(most, places)
+    return np.arange(count) * places // max(1, count)
 
 
 class Learned(NamedTuple):

@@ -144,7 +144,7 @@ def test_least_squares_solves_the_normal_equations_and_leaves_one_out(monkeypatc
     random = np.random.default_rng(0)
     features, labels = random.normal(size=(25, 40)), random.integers(0, 3, 25)
     monkeypatch.setattr(ridge, "_PENALTIES", np.array([share]))
-    line = ridge.least_squares(features @ features.T, labels, 3)
+    line = ridge.weighted_least_squares(features @ features.T, np.eye(3)[labels], np.ones(25))
     middle, shares = features.mean(0), np.eye(3)[labels].mean(0)
     centred, targets = features - middle, np.eye(3)[labels] - shares
     penalty = share * (centred**2).sum() / 25
@@ -166,8 +166,9 @@ def test_least_squares_solves_the_normal_equations_and_leaves_one_out(monkeypatc
 def test_the_penalty_is_the_one_that_predicts_unseen_answers_best():
     random = np.random.default_rng(1)
     features = random.normal(size=(60, 30))
-    noise = ridge.least_squares(features @ features.T, random.integers(0, 2, 60), 2)
-    signal = ridge.least_squares(features @ features.T, (features[:, 0] > 0).astype(int), 2)
+    alike, both, weights = features @ features.T, np.eye(2), np.ones(60)
+    noise = ridge.weighted_least_squares(alike, both[random.integers(0, 2, 60)], weights)
+    signal = ridge.weighted_least_squares(alike, both[(features[:, 0] > 0).astype(int)], weights)
     assert np.abs(features.T @ noise.kernel).max() < 0.3 * np.abs(features.T @ signal.kernel).max()
 
 

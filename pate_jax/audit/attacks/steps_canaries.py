@@ -190,5 +190,5 @@ def bounds(seen: Played, honest: InSteps, delta: float) -> list[Lower]:
 def claim(honest: InSteps) -> canary_bounds.Claim:
     """What all tables claim for a voter whose contents change, at every delta."""
     first, made = honest.first, honest.made
-    released: list[CrowdRelease] = [first.release, *[made.release] * (made.number - 1), first.number]
+    released: list[CrowdRelease] = [first.release, *made.later, first.number]
     return lambda delta: counts.epsilon(released, delta, change="changed")

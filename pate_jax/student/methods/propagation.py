@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 
 from pate_jax.models import patches
 from pate_jax.models.graph import Graph, graph, spread
-from pate_jax.student.lesson import Lesson
+from pate_jax.student.lesson import Lesson, evenly
 from pate_jax.system.eigen import leading
 
 _POOL = 4000  # images of the graph at most
@@ -45,8 +45,7 @@ def carried(
     if number < _FEW or len(images) < 2 * number:
         return None
     others = np.setdiff1d(np.arange(len(images)), lesson.rows)
-    count = min(len(others), max(0, _POOL - number))
-    rows = np.concatenate([lesson.rows, others[np.arange(count) * len(others) // max(1, count)]])
+    rows = np.concatenate([lesson.rows, others[evenly(max(0, _POOL - number), len(others))]])
     features = np.asarray(patches.features(known, images[rows]))
     near, asked, every = graph(_places(features)), np.arange(number), np.arange(len(rows))
     labels = spread(near, asked, targets[:, None, :], every)[:, 0].argmax(1)

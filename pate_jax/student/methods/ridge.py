@@ -22,7 +22,7 @@ from pate_jax.data.dataset import IMAGE_RANKS
 from pate_jax.models import patches
 from pate_jax.models.nearness import squared_gaps
 from pate_jax.student.calibration import temperature
-from pate_jax.student.lesson import Learned, Lesson
+from pate_jax.student.lesson import Learned, Lesson, evenly
 from pate_jax.student.methods import nets, propagation
 from pate_jax.student.settings import Ridge, check_shown
 from pate_jax.system.eigen import eigensystem
@@ -47,32 +47,23 @@ class Line(NamedTuple):
         return np.asarray(scores / scores.sum(1, keepdims=True))
 
 
-def least_squares(
-    alike: Float[np.ndarray, "answers answers"], labels: Int[np.ndarray, " answers"], classes: int
-) -> Line:
-    """The scores of least squares on labels as 0 and 1, penalised as suits answers they have not seen.
-
-    `alike` says how alike the answered inputs are, as inner products of some features do; only what differs
-    from their mean is used.
-
-    >>> places = np.array([[1.0], [0.8], [-1.0], [-0.9]])
-    >>> line = least_squares(places @ places.T, np.array([0, 0, 1, 1]), 2)
-    >>> line.unseen.argmax(1).tolist()
-    [0, 0, 1, 1]
-    """
-    return weighted_least_squares(alike, np.eye(classes)[labels], np.ones(len(labels)))
-
-
 def weighted_least_squares(
     alike: Float[np.ndarray, "answers answers"],
     targets: Float[np.ndarray, "answers classes"],
     weights: Float[np.ndarray, " answers"],
     penalties: Penalties | None = None,  # unset: the usual ones
 ) -> Line:
-    """The same on any targets, each answer with a weight; weights are 1 in the mean.
+    """The scores of least squares on targets, penalised as suits answers they have not seen.
 
-    With weights w, likeness K and the weighted means taken off both sides, the coefficients are
+    `alike` says how alike the answered inputs are, as inner products of some features do; only what differs
+    from their mean is used. Each answer has a weight, and weights are 1 in the mean. With weights w, likeness
+    K and the weighted means taken off both sides, the coefficients are
     `sqrt(w) (sqrt(w) K sqrt(w) + penalty)^-1 sqrt(w) targets`.
+
+    >>> places = np.array([[1.0], [0.8], [-1.0], [-0.9]])
+    >>> line = weighted_least_squares(places @ places.T, np.eye(2)[[0, 0, 1, 1]], np.ones(4))
+    >>> line.unseen.argmax(1).tolist()
+    [0, 0, 1, 1]
     """
     weights = np.asarray(weights, np.float64)
     each, root = weights[:, None], np.sqrt(weights)
@@ -164,7 +155,12 @@ def _best(
     tried: list[tuple[float, np.ndarray]], targets: np.ndarray, weights: np.ndarray
 ) -> tuple[float, np.ndarray]:
     """The penalty with which answers are predicted best when they are left out, and these predictions."""
-    return min(tried, key=lambda one: (weights[:, None] * (one[1] - targets) ** 2).mean())
+    return min(tried, key=lambda one: _missed(one[1], targets, weights))
+
+
+def _missed(unseen: np.ndarray, targets: np.ndarray, weights: np.ndarray) -> float:
+    """By how much left-out answers are missed: the weighted mean of squares."""
+    return float((weights[:, None] * (unseen - targets) ** 2).mean())
 
 
 _HELD = 1500  # inputs that a student of soft answers or of a table holds at most, evenly spaced among all
@@ -216,17 +212,26 @@ def left_out(seed: int, lesson: Lesson) -> Float[np.ndarray, "answers classes"]:
     return _of_images(seed, lesson).unseen
 
 
-def penalties_of(lesson: Lesson) -> Penalties | None:
-    """The penalties among which left-out answers choose, where these are others than usual."""
-    return _OF_NOISE if lesson.soft is not None and lesson.soft.plain is not None else None
+class _Wanted(NamedTuple):
+    """What least squares learns of a lesson."""
+
+    targets: Float[np.ndarray, "answers classes"]
+    weights: Float[np.ndarray, " answers"]
+    penalties: Penalties | None = None  # unset: the usual ones
+
+
+def _wanted(lesson: Lesson) -> _Wanted:
+    """Labels as 0 and 1, or weighted shares; of whole histograms larger penalties are tried as well."""
+    soft = lesson.soft
+    if soft is None:
+        return _Wanted(np.eye(lesson.public.classes)[lesson.labels], np.ones(len(lesson.labels)))
+    return _Wanted(soft.unshrunk, soft.weights, None if soft.plain is None else _OF_NOISE)
 
 
 def _best_of_table(lesson: Lesson) -> OfTable:
     """What predicts left-out answers best: the scaled columns, or nearness to rows, each by its reach."""
-    rows, soft = scaled(lesson)[lesson.rows].reshape(len(lesson.rows), -1), lesson.soft
-    targets = np.eye(lesson.public.classes)[lesson.labels] if soft is None else soft.unshrunk
-    weights, penalties = np.ones(len(rows)) if soft is None else soft.weights, penalties_of(lesson)
-    tried = [OfTable(of_features(rows, targets, weights, penalties), rows[:0])]
+    rows, wanted = scaled(lesson)[lesson.rows].reshape(len(lesson.rows), -1), _wanted(lesson)
+    tried = [OfTable(of_features(rows, *wanted), rows[:0])]
     if not lesson.public.shown:
         return tried[0]
     held = rows[np.searchsorted(lesson.rows, lesson.spaced(_HELD).rows)]
@@ -236,20 +241,18 @@ def _best_of_table(lesson: Lesson) -> OfTable:
     for reach in (share * float(np.median(apart)) for share in _REACHES if len(apart)):
         alike = np.exp(-gaps / reach)
         if whole:
-            line = weighted_least_squares(alike, targets, weights, penalties)
+            line = weighted_least_squares(alike, *wanted)
         else:
-            line = of_few_examples(alike, np.exp(-across / reach), targets, weights, penalties)
+            line = of_few_examples(alike, np.exp(-across / reach), *wanted)
         tried.append(OfTable(line, held.astype(np.float32), reach))
-    return min(tried, key=lambda one: (weights[:, None] * (one.line.unseen - targets) ** 2).mean())
+    return min(tried, key=lambda one: _missed(one.line.unseen, wanted.targets, wanted.weights))
 
 
 def _learned(seed: int, lesson: Lesson) -> Learned:
-    found, (shape, classes) = (
-        _of_images(seed, lesson),
-        (lesson.public.inputs.shape[1:], lesson.public.classes),
-    )
+    found, public = _of_images(seed, lesson), lesson.public
     held = len(found.parameters["examples"])
-    net = models.build("patches", input_shape=shape, classes=classes, examples=held)
+    shape = public.inputs.shape[1:]
+    net = models.build("patches", input_shape=shape, classes=public.classes, examples=held)
     return Learned(net.description, found.parameters, temperature(found.logits, *lesson.taught))
 
 
@@ -266,12 +269,11 @@ def _of_images(seed: int, lesson: Lesson) -> _OfImages:
     images = scaled(lesson)
     known = patches.learn(images, seed=seed)
     own = fit(known, images, patches.features(known, images[lesson.rows]), lesson)
-    soft = lesson.soft
-    targets = np.eye(lesson.public.classes)[lesson.labels] if soft is None else soft.unshrunk
+    targets = _wanted(lesson).targets
     found = propagation.carried(known, images, lesson, targets)
     if found is None or _agreement(found.unseen, targets) <= _agreement(own.unseen, targets):
         return _OfImages(own.parameters, own.unseen / _LOUD, own.unseen)
-    held = np.arange(min(_HELD, len(found.rows))) * len(found.rows) // min(_HELD, len(found.rows))
+    held = evenly(_HELD, len(found.rows))
     across = np.asarray(patches.likeness(jnp.asarray(found.features), jnp.asarray(found.features[held])))
     line = of_few_examples(
         across[held], across, np.eye(lesson.public.classes)[found.labels], np.ones(len(across))
@@ -321,15 +323,12 @@ def _head(line: Line) -> dict[str, np.ndarray]:
 
 def _line(answered: Array, lesson: Lesson) -> Line:
     """Least squares on labels, or weighted on soft answers."""
+    wanted = _wanted(lesson)
     held = answered if lesson.soft is None else answered[np.searchsorted(lesson.rows, examples(lesson))]
     alike = np.asarray(patches.likeness(held, held))
-    if lesson.soft is None:
-        return least_squares(alike, lesson.labels, lesson.public.classes)
-    given, weights, penalties = lesson.soft.unshrunk, lesson.soft.weights, penalties_of(lesson)
     if len(held) == len(answered):
-        return weighted_least_squares(alike, given, weights, penalties)
-    across = np.asarray(patches.likeness(answered, held))
-    return of_few_examples(alike, across, given, weights, penalties)
+        return weighted_least_squares(alike, *wanted)
+    return of_few_examples(alike, np.asarray(patches.likeness(answered, held)), *wanted)
 
 
 def logits(

@@ -39,8 +39,8 @@ def plan(kind: crowd.Kind, ground: Ground, epsilon: float) -> Plan:
 
 def spent(made: Plan, ground: Ground) -> float:
     """What all tables of a plan cost."""
-    more = [] if made.steps is None else [made.steps.release] * (made.steps.number - 1)
-    return counts.epsilon([made.release, *more], ground.delta)
+    later = [] if made.steps is None else made.steps.later
+    return counts.epsilon([made.release, *later], ground.delta)
 
 
 def by_sums(ground: Ground, draw: Draw) -> Outcome:
