@@ -16,7 +16,7 @@ from pate_jax.accounting.curves import Epsilon
 from pate_jax.accounting.exact import groups
 from pate_jax.accounting.figures import Figure
 from pate_jax.accounting.filter import Filter
-from pate_jax.accounting.inputs import check_delta, check_orders, check_votes
+from pate_jax.accounting.inputs import check_delta, check_orders, check_totals, check_votes
 from pate_jax.accounting.slack import sampler_slack
 from pate_jax.accounting.statement import (
     HEADLINE,
@@ -32,7 +32,8 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.stable import StableAnswers, from_dict, to_dict
 
-NAMES = ("exact", "pld", "published", HEADLINE, "sanitised")
+SENSITIVE = ("exact", "pld", "published")
+NAMES = (*SENSITIVE, HEADLINE, "sanitised")
 APART = "the release of the sanitised figure apart"
 _IDEAL = "; for ideal noise: what rounding its float32 draws reveals is not covered"
 _STABLE = "composition of the epochs of a list of stable answers"
@@ -58,7 +59,7 @@ class AnswersStatement(Statement):
     rule: curves.Rule = "counts"  # what the headline charges for; statements of older versions lack it
     headcount: float = 0.0  # scale of the noise in the number of voters that chose them; 0 if none did
 
-    mark, relations = "mechanism", tuple(RELATIONS)
+    mark, relations, sensitive = "mechanism", tuple(RELATIONS), SENSITIVE
 
     @property
     def charged(self) -> str:
@@ -156,7 +157,7 @@ class AnswersStatement(Statement):
 
 
 def _no_figure(name: str, why: str) -> Figure:
-    return Figure(None, None, "publishable" if name in (HEADLINE, "sanitised") else "sensitive", "", why)
+    return Figure(None, None, "sensitive" if name in SENSITIVE else "publishable", "", why)
 
 
 def statement(
@@ -199,7 +200,10 @@ def statement(
     'the one teacher of a party changed, whatever its records, as declared by the makers of the votes'
     """
     counts = check_votes(votes)
-    _check_rows(counts, voters_may_sit_out)
+    if not len(counts):
+        raise PateError("votes cover no query: there is nothing to account for yet")
+    if not voters_may_sit_out:
+        check_totals(counts)
     mask = _mask(answered, len(counts))
     check_relation(relation)
     grid = curves.default_orders() if orders is None else check_orders(orders)
@@ -272,20 +276,6 @@ def _check_after(
         raise PateError(
             f"epsilon={after.epsilon:g} does not allow {len(counts)} answers of {mechanism!r} after a noisy "
             "number of voters, whatever the votes: restore the run's settings from a backup"
-        )
-
-
-def _check_rows(counts: np.ndarray, may_differ: bool) -> None:
-    """Refuse votes on no query, and rows of different totals unless those were allowed."""
-    totals = counts.sum(axis=1)
-    if not len(totals):
-        raise PateError("votes cover no query: there is nothing to account for yet")
-    other = np.flatnonzero(totals != totals[0])
-    if other.size and not may_differ:
-        raise PateError(
-            f"votes row {other[0]} sums to {totals[other[0]]}, row 0 to {totals[0]}: each teacher must vote "
-            "once on each query; if who votes on which query was fixed without the records, pass "
-            "voters_may_sit_out=True"
         )
 
 

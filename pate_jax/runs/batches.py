@@ -21,6 +21,7 @@ import numpy as np
 from pate_jax import aggregate, voting
 from pate_jax.accounting import RELATIONS, Relation
 from pate_jax.accounting.filter import Cost
+from pate_jax.accounting.inputs import check_totals
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
@@ -66,6 +67,7 @@ def adopt(
     continues the same batch. `certificate` is that of votes which were joined from several owners'.
     """
     _check_declared(run, relation)
+    check_totals(votes.votes)
     if certificate is not None:
         owners.check(certificate, relation or run.record.read().relation, votes)
     batch = _batch_of(run, votes, more)
