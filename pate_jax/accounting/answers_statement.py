@@ -41,7 +41,7 @@ _WHOLE_LIST = (
     "holds for all data and every history; the list is charged once, whatever its length and answers"
 )
 _FACTS = ("delta", "relation", "private", "asked", "answered", "mechanism", "slack")
-_LATER = ("teachers", "classes", "rule", "headcount", "declared", "sums")  # fields that may be missing
+_LATER = ("teachers", "classes", "headcount", "declared", "sums")  # fields that may be missing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,6 @@ class AnswersStatement(Statement):
     sums: dict[str, dict[str, Any]] = field(default_factory=dict)
     teachers: int = 0  # 0 if the number of teachers differs between queries
     classes: int = 0
-    rule: curves.Rule = "counts"  # what the headline charges for; statements of older versions lack it
     headcount: float = 0.0  # scale of the noise in the number of voters that chose them; 0 if none did
 
     mark, relations, sensitive = "mechanism", tuple(RELATIONS), SENSITIVE
@@ -92,7 +91,6 @@ class AnswersStatement(Statement):
             self.asked,
             teachers=self.teachers,
             classes=self.classes,
-            rule=self.rule,
             delta=self.delta,
             headline=math.inf if epsilon is None else epsilon,
             budgeted=self.headline.basis == "filter",
@@ -104,7 +102,6 @@ class AnswersStatement(Statement):
         names = ("asked", "answered", "mechanism", "slack", "teachers", "classes")
         return {
             **{name: getattr(self, name) for name in names},
-            **({} if self.rule == "counts" else {"rule": self.rule}),
             **({"headcount": self.headcount} if self.headcount else {}),
         }
 
@@ -137,7 +134,6 @@ class AnswersStatement(Statement):
         super().check()
         for entry in self.sums.values():
             check_value("epsilon", entry["epsilon"] or 0.0, "float")
-        curves.check_rule(self.rule)
         from_dict(self.mechanism)
 
     def _sensitive_lines(self) -> list[str]:
@@ -176,7 +172,6 @@ def statement(
     orders: ArrayLike | None = None,
     pld: bool | None = None,
     voters_may_sit_out: bool = False,
-    rule: curves.Rule = curves.NEWEST,
 ) -> AnswersStatement:
     """The privacy statement of a list of queries.
 
@@ -212,12 +207,12 @@ def statement(
     known = None if answered is None else merged.among[0]
     delta = check_delta(delta)
     if budget is not None:
-        _check_within(budget, mechanism, counts, delta, rule)
+        _check_within(budget, mechanism, counts, delta)
     if after is not None:
-        _check_after(after, mechanism, counts, delta, rule)
+        _check_after(after, mechanism, counts, delta)
     chosen = adaptive or after is not None
     case = figures.Case(
-        mechanism, merged.votes, merged.asked, known, delta, grid, slack, chosen, rule, with_sums=True
+        mechanism, merged.votes, merged.asked, known, delta, grid, slack, chosen, with_sums=True
     )
     fixed = None if budget is None else figures.FILTER.of(budget.epsilon)
     fixed = fixed if after is None else figures.AFTER.of(after.epsilon)
@@ -235,7 +230,6 @@ def statement(
         teachers=_teachers(counts),
         classes=counts.shape[1],
         declared=declared,
-        rule=rule,
         headcount=0.0 if after is None else after.headcount.sigma,
     )
 
@@ -248,13 +242,11 @@ def _mask(answered: ArrayLike | None, queries: int) -> NDArray[np.bool_]:
     return mask
 
 
-def _check_within(
-    budget: Filter, mechanism: Mechanism, counts: np.ndarray, delta: float, rule: curves.Rule
-) -> None:
+def _check_within(budget: Filter, mechanism: Mechanism, counts: np.ndarray, delta: float) -> None:
     """Refuse queries that a filter would not have let ask, and a delta that is not its own."""
     if budget.delta != delta:
         raise PateError(f"delta={delta} is not that of the budget, {budget.delta}: give the budget's")
-    spent, of = filter.NOTHING, {"classes": counts.shape[1], "order": budget.order, "rule": rule}
+    spent, of = filter.NOTHING, {"classes": counts.shape[1], "order": budget.order}
     for teachers, asked in zip(*np.unique(counts.sum(axis=1), return_counts=True), strict=True):
         each = filter.cost(mechanism, teachers=int(teachers), **of)
         spent = spent.plus(each.times(int(asked)))
@@ -265,14 +257,12 @@ def _check_within(
         )
 
 
-def _check_after(
-    after: Limit, mechanism: Mechanism, counts: np.ndarray, delta: float, rule: curves.Rule
-) -> None:
+def _check_after(after: Limit, mechanism: Mechanism, counts: np.ndarray, delta: float) -> None:
     """Refuse answers that cost more than may follow a number of voters, and another delta."""
     if after.delta != delta:
         raise PateError(f"delta={delta} is not that of the limit, {after.delta}: give the limit's")
     size = {"queries": len(counts), "teachers": _teachers(counts), "classes": counts.shape[1]}
-    if not size["teachers"] or not after_count.fits(mechanism, after, **size, rule=rule):
+    if not size["teachers"] or not after_count.fits(mechanism, after, **size):
         raise PateError(
             f"epsilon={after.epsilon:g} does not allow {len(counts)} answers of {mechanism!r} after a noisy "
             "number of voters, whatever the votes: restore the run's settings from a backup"

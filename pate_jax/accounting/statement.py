@@ -19,7 +19,6 @@ from pate_jax.accounting.trade_off import TradeOff
 from pate_jax.errors import PateError
 
 HEADLINE = "data_independent"  # the name of the figure to publish
-# `pate verify` compares the sentences of a published statement with these, so a change fails older runs
 NOT_PRIVATE = "NOT PRIVATE: the noise came from a fixed seed, so anyone who knows it can take it away again."
 RELATIONS = {
     "record": "one record added, removed or changed under the same id",

@@ -27,7 +27,6 @@ from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
 from pate_jax.runs import (
     budget,
-    chain,
     ledger,
     plans,
     publication,
@@ -150,12 +149,10 @@ def _reserved(
 ) -> plans.Plan | plans.CountedPlan:
     """Everything that the run may ask, which its register has to show."""
     settings = run.record.read()
-    fixed, rule = settings.budget, settings.rule
+    fixed = settings.budget
     most = None if fixed is None else (fixed.epsilon, fixed.delta)
-    queries = plans.answers(
-        mechanism, teachers=teachers, classes=classes, queries=queries, most=most, rule=rule
-    )
-    return plans.beside(settings.limit, plans.Plan(mechanism, teachers, classes, queries, "", rule))
+    queries = plans.answers(mechanism, teachers=teachers, classes=classes, queries=queries, most=most)
+    return plans.beside(settings.limit, plans.Plan(mechanism, teachers, classes, queries, ""))
 
 
 def draw(
@@ -299,9 +296,9 @@ def _charge(run: RunDirectory, mechanism: AnyMechanism, batch: int, spent: Cost,
     asked = budget.fit(run, spent, wanted=len(whole.votes), teachers=teachers, classes=classes)
     votes = subset(whole, slice(asked))
     digest, queries, inputs = (storage.digest(part) for part in (votes.votes, votes.ids, votes.digests))
-    label, fixed = streams.label(batch, queries, inputs, chain.SCHEMA), budget.fixed(run)
+    label, fixed = streams.label(batch, queries, inputs), budget.fixed(run)
     drawn = draw(run, mechanism, votes.votes, label)
-    order, cost = budget.cost_of(fixed, mechanism, teachers, classes, asked, run.record.read().rule)
+    order, cost = budget.cost_of(fixed, mechanism, teachers, classes, asked)
     return Line(
         batch,
         mechanism,

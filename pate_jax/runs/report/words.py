@@ -41,7 +41,7 @@ def near(asked: int, found: int | None, *, remedy: bool = True, charged: bool = 
     46 of the 500 inputs asked about are near-duplicates of an earlier one (nearer than half of the typical \
 distance to the nearest), and an answer to each was charged: --min-distance 0.5 leaves them out.
     """
-    if found is None:  # sums answer for every input, or the run is one of an earlier version
+    if found is None:  # sums answer for every input
         return []
     if not found:
         return [f"None of the {asked:,} inputs asked about is a near-duplicate of an earlier one."]
@@ -82,11 +82,9 @@ def accuracy(results: Mapping[str, Any]) -> str | None:
     >>> accuracy({"student_accuracy": None}) is None
     True
     """
-    seen = results.get("seen")
     if results.get("student_accuracy") is None:
         return None
-    if seen is None:  # a run of an earlier version
-        return f"{results['student_accuracy']:.1%} of the public test inputs"
+    seen = results["seen"]
     limits = interval(seen["low"], seen["high"])
     told = share(seen["right"], seen["inputs"])
     return f"{told} of {seen['inputs']:,} {PARTS[seen['where']]} (95% interval: {limits})"
