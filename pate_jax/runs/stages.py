@@ -209,7 +209,6 @@ def state(run: RunDirectory, delta: float, pld: bool | None = None) -> accountin
         after=settings.limit,
         sanitised=limits.figure(run, settings.mechanism, delta),
         pld=pld,
-        rule=settings.rule,
     )
 
 
@@ -259,7 +258,7 @@ def teach(
     """
     statement = storage.read_json(run.existing(run.public_statement, "account"), "statement")
     if run.results.exists():
-        run.record.agree("student", to_settings(config), but_not=student.not_taken(config))
+        run.record.agree("student", to_settings(config))
         results = storage.read_json(run.results, "results")
         if results.get("batches", 1) == run.batches and _told(run, statement):
             return results
@@ -268,7 +267,7 @@ def teach(
     trials.record(run, dataset.trial)
     statement = _restated(run, statement)
     _check_learner(config, dataset)
-    run.record.agree("student", to_settings(config), but_not=student.not_taken(config))
+    run.record.agree("student", to_settings(config))
     choice = students.choose(run, config, dataset, asked)
     learned = students.learn(run, choice.config, dataset, asked)
     found = seen.look(learned, dataset)
@@ -337,11 +336,11 @@ def tell_owner(run: RunDirectory) -> dict[str, Any]:
     votes, answers, settings = load_asked(run), load_answers(run), run.record.read()
     whole = storage.read_json(run.existing(run.statement, "account"), "statement")
     statement = accounting.Statement.from_dict(whole)
-    mechanism, delta, rule = settings.mechanism, whole["delta"], settings.rule
+    mechanism, delta = settings.mechanism, whole["delta"]
     inside = _inside(run, votes)
     figures = [
         (run_pages.CONSENSUS, run_pages.consensus(votes.votes, np.asarray(answers.answered))),
-        *run_pages.costs(mechanism, votes.votes, delta, rule),
+        *run_pages.costs(mechanism, votes.votes, delta),
         (run_pages.ACCURACY, run_pages.accuracies(results, inside)),
     ]
     shown, details = contact_sheet(run), {**inside, "settings": settings.stages}
