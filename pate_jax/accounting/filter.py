@@ -40,7 +40,7 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,6 +125,20 @@ class Filter:
         if good and all(_is_amount(value) for value in description.values()):
             return cls(**description)
         raise PateError(f"budget={description} was not written by this package: restore it from a backup")
+
+
+def budget_to_dict(budget: Filter | None) -> dict[str, Any]:
+    """A budget, or that there is none, as settings and ledger record it.
+
+    >>> budget_to_dict(None)
+    {'epsilon': None}
+    """
+    return {"epsilon": None} if budget is None else budget.to_dict()
+
+
+def budget_from_dict(recorded: dict[str, Any]) -> Filter | None:
+    """The budget that `budget_to_dict` described."""
+    return None if recorded == budget_to_dict(None) else Filter.from_dict(recorded)
 
 
 def _is_amount(value: object) -> bool:

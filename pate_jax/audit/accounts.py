@@ -9,7 +9,6 @@ from typing import Any
 from pate_jax.accounting.filter import Cost
 from pate_jax.audit.subject import Subject
 from pate_jax.runs import chain, ledger, streams, trials
-from pate_jax.runs.crowds import release
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import CrowdLine, Line
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
@@ -66,14 +65,6 @@ def miscounted(line: Line | CrowdLine, due: tuple[float, Cost]) -> Iterator[str]
         yield f"it was charged {charged} and costs {costs}"
 
 
-def stream_of(line: Line | CrowdLine) -> str:
-    """The name of the noise of a line."""
-    if isinstance(line, CrowdLine):
-        return release.stream(line.release, line.table, line.public)
-    label = streams.label(line.batch, line.queries, line.inputs)
-    return streams.name(line.mechanism, line.votes, label)
-
-
 def uncommitted(run: RunDirectory, noise: str, stream: str) -> Iterator[str]:
     """Whether what commits a run to its noise is not that of this stream."""
     if noise != streams.commitment(run, stream):
@@ -85,7 +76,7 @@ def committed(run: RunDirectory, lines: Iterable[Line | CrowdLine], one: str, al
     commitments = []
     for line in lines:
         commitments.append(line.noise)
-        for fault in uncommitted(run, line.noise, stream_of(line)):
+        for fault in uncommitted(run, line.noise, line.stream):
             yield failed(f"{one} {line.batch}: {fault}")
     if len(set(commitments)) != len(commitments):
         yield failed(f"one noise served two {all_}")

@@ -335,7 +335,7 @@ def noise(subject: Subject) -> Iterator[Finding]:
         if table.shape != line.release.shape:
             yield failed(f"release {line.batch}: the table is of another shape")
             continue
-        again = release.draw(run, line.release, table, line.public)
+        again = release.draw(run, line, table)
         wrong = int((again != recorded).sum())
         yield from judged(
             [f"release {line.batch}: {wrong:,} numbers do not follow from the table and the noise"]

@@ -15,7 +15,7 @@ from pate_jax.accounting.slack import sampler_slack
 from pate_jax.audit import accounts
 from pate_jax.audit.subject import Subject
 from pate_jax.mechanisms.stable import StableAnswers, from_dict
-from pate_jax.runs import batches, budget, ledger, plans, registration, stable_list, stages, streams
+from pate_jax.runs import batches, budget, ledger, plans, registration, stable_list, stages
 from pate_jax.runs.answers import load_batch, load_charged, same
 from pate_jax.runs.crowds import release
 from pate_jax.runs.crowds.certificate import voters
@@ -97,10 +97,9 @@ def noise(subject: Subject) -> Iterator[Finding]:
 def _drawn_again(run: RunDirectory, line: Line, before: list[Line]) -> Finding:
     batch, mechanism = line.batch, line.mechanism
     if isinstance(mechanism, StableAnswers):
-        return _listed_again(run, line, mechanism, before)
+        return _listed_again(run, line, before)
     votes = load_batch(run, line).votes
-    label = streams.label(line.batch, line.queries, line.inputs)
-    again = batches.draw(run, mechanism, votes, label)
+    again = batches.draw(run, line, votes)
     labels, answered, counts = line.given
     if len(labels) != len(votes):
         return failed(f"batch {batch}: {len(labels)} answers were given to {len(votes)} queries")
@@ -115,10 +114,10 @@ def _drawn_again(run: RunDirectory, line: Line, before: list[Line]) -> Finding:
     return failed(f"batch {batch}: {differ.sum()} answers do not follow from the votes and the run's noise")
 
 
-def _listed_again(run: RunDirectory, line: Line, mechanism: StableAnswers, before: list[Line]) -> Finding:
+def _listed_again(run: RunDirectory, line: Line, before: list[Line]) -> Finding:
     """Whether a batch of a list of stable answers follows, also where the list ends."""
     votes = load_charged(run, line).votes
-    again = stable_list.drawn(run, mechanism, votes, accounts.stream_of(line), before)
+    again = stable_list.drawn(run, line, votes, before)
     if ledger.pack(again.labels, again.answered) == line.answers:
         return passed(
             f"batch {line.batch}: {line.asked:,} stable answers follow from the votes and the noise"
@@ -295,7 +294,7 @@ def _headcount_faults(run: RunDirectory, number: CrowdLine) -> Iterator[str]:
         yield f"{number.release} was released, and {limit and limit.headcount} is planned for"
         return
     yield from accounts.miscounted(number, budget.release_cost(number.budget, number.release))
-    yield from accounts.uncommitted(run, number.noise, accounts.stream_of(number))
+    yield from accounts.uncommitted(run, number.noise, number.stream)
     if number.public != release.NOTHING:
         yield "it was asked of something, and a number of voters is asked of nothing"
     if not run.certificate.exists():
@@ -303,7 +302,7 @@ def _headcount_faults(run: RunDirectory, number: CrowdLine) -> Iterator[str]:
     exact = np.array([[voters(storage.read_json(run.certificate, "certificate"))]])
     if number.table != storage.digest(exact):
         yield "it is not the noisy form of the certified number"
-    again = release.draw(run, number.release, exact, number.public)
+    again = release.draw(run, number, exact)
     if not np.array_equal(again, ledger.unpack_table(number.values, number.release.shape)):
         yield "it does not follow from the certified number and the noise"
 

@@ -13,7 +13,7 @@ So no noise serves two lists, and a batch that a crash interrupts ends with the 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import jax.numpy as jnp
 import numpy as np
@@ -155,14 +155,13 @@ def _reserved(
     return plans.beside(settings.limit, plans.Plan(mechanism, teachers, classes, queries, ""))
 
 
-def draw(
-    run: RunDirectory, mechanism: Mechanism, votes: np.ndarray, label: int | str = 1
-) -> aggregate.Answers:
-    """The mechanism's answers to these votes with the run's noise for this batch, the same at every call."""
+def draw(run: RunDirectory, line: Line, votes: np.ndarray) -> aggregate.Answers:
+    """The answers to these votes with the run's noise for the batch of this line, the same at every call."""
+    mechanism = cast(Mechanism, line.mechanism)
     if not len(votes):
         counts = jnp.zeros(votes.shape, jnp.int32) if mechanism.releases_counts else None
         return aggregate.Answers(jnp.zeros(0, jnp.int32), jnp.zeros(0, bool), counts=counts)
-    key = streams.key(run, streams.name(mechanism, storage.digest(votes), label))
+    key = streams.key(run, line._replace(votes=storage.digest(votes)).stream)
     return aggregate.answer(mechanism, jnp.asarray(votes), key=key)
 
 
@@ -295,25 +294,12 @@ def _charge(run: RunDirectory, mechanism: AnyMechanism, batch: int, spent: Cost,
     teachers, classes = _size(whole.votes) if batch == 1 else size_of(run)
     asked = budget.fit(run, spent, wanted=len(whole.votes), teachers=teachers, classes=classes)
     votes = subset(whole, slice(asked))
-    digest, queries, inputs = (storage.digest(part) for part in (votes.votes, votes.ids, votes.digests))
-    label, fixed = streams.label(batch, queries, inputs), budget.fixed(run)
-    drawn = draw(run, mechanism, votes.votes, label)
-    order, cost = budget.cost_of(fixed, mechanism, teachers, classes, asked)
-    return Line(
-        batch,
-        mechanism,
-        teachers,
-        classes,
-        asked,
-        votes=digest,
-        queries=queries,
-        inputs=inputs,
-        noise=streams.commitment(run, streams.name(mechanism, digest, label)),
-        budget=fixed,
-        order=order,
-        cost=cost,
-        answers=ledger.pack(drawn.labels, drawn.answered, drawn.counts),
-    )
+    fixed = budget.fixed(run)
+    paid = budget.cost_of(fixed, mechanism, teachers, classes, asked)
+    line = ledger.begun(batch, mechanism, (teachers, classes), votes, fixed, paid)
+    drawn = draw(run, line, votes.votes)
+    answers = ledger.pack(drawn.labels, drawn.answered, drawn.counts)
+    return line._replace(noise=streams.commitment(run, line.stream), answers=answers)
 
 
 def _issue(run: RunDirectory, line: Line) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from pate_jax import accounting
 from pate_jax.accounting import curves, filter, stable
 from pate_jax.accounting.exact import counts
-from pate_jax.accounting.filter import NOTHING, Cost, Filter
+from pate_jax.accounting.filter import NOTHING, Cost, Filter, budget_to_dict
 from pate_jax.accounting.slack import sampler_slack
 from pate_jax.data import Dataset
 from pate_jax.errors import PateError
@@ -24,7 +24,7 @@ from pate_jax.mechanisms.crowds import CrowdRelease
 from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers, to_dict
 from pate_jax.runs import chain, ledger
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.ledger import CrowdLine, Line, budget_to_dict
+from pate_jax.runs.ledger import CrowdLine, Line
 from pate_jax.system import progress
 
 CUSTOMARY_DELTA = 1e-5

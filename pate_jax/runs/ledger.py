@@ -17,12 +17,14 @@ import numpy as np
 from jaxtyping import Int
 from numpy.typing import ArrayLike, NDArray
 
-from pate_jax.accounting.filter import Cost, Filter
+from pate_jax.accounting.filter import Cost, Filter, budget_from_dict, budget_to_dict
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import crowds
 from pate_jax.mechanisms.crowds import CrowdRelease
 from pate_jax.mechanisms.stable import AnyMechanism, from_dict, to_dict
-from pate_jax.runs import chain
+from pate_jax.runs import chain, streams
+from pate_jax.system import storage
+from pate_jax.voting import Votes
 
 REFUSED = "-"
 _COUNTS = {"batch": 1, "teachers": 0, "classes": 0, "asked": 0}  # and the least that each may be
@@ -76,6 +78,11 @@ class Line(NamedTuple):
         counts = unpack_table(self.answers, (self.asked, self.classes))
         return Given(counts.argmax(1).astype(np.int32), np.ones(len(counts), bool), counts)
 
+    @property
+    def stream(self) -> str:
+        """The name of the noise of its answers."""
+        return streams.name(self.batch, to_dict(self.mechanism), self.votes, f"{self.queries} {self.inputs}")
+
     def to_dict(self) -> dict[str, Any]:
         """As JSON, without what the chain adds."""
         return {
@@ -109,6 +116,11 @@ class CrowdLine(NamedTuple):
     schema: int = CROWD
     digest: str = ""  # of the line itself, once it is written
 
+    @property
+    def stream(self) -> str:
+        """The name of the noise of its table."""
+        return streams.name(self.batch, crowds.to_dict(self.release), self.table, self.public)
+
     def to_dict(self) -> dict[str, Any]:
         """As JSON, with the schema of its kind, and without what else the chain adds."""
         return {
@@ -122,6 +134,22 @@ class CrowdLine(NamedTuple):
             "cost": cost_to_dict(self.order, self.cost),
             "values": self.values,
         }
+
+
+def begun(
+    batch: int,
+    mechanism: AnyMechanism,
+    size: tuple[int, int],
+    votes: Votes,
+    budget: Filter | None,
+    paid: tuple[float, Cost],
+) -> Line:
+    """The line of a batch of these votes before its noise is drawn; `size` is teachers and classes."""
+    order, cost = paid
+    asked, queries, inputs = (storage.digest(part) for part in (votes.votes, votes.ids, votes.digests))
+    return Line(
+        batch, mechanism, *size, len(votes.votes), asked, queries, inputs, "", budget, order, cost, ""
+    )
 
 
 def entries(path: Path) -> Iterator[Line | CrowdLine]:
@@ -208,20 +236,6 @@ def _checked(
             "no such thing as a ledger holds: restore the file from a backup"
         )
     return cost
-
-
-def budget_to_dict(budget: Filter | None) -> dict[str, Any]:
-    """A budget, or that there is none, as settings and ledger record it.
-
-    >>> budget_to_dict(None)
-    {'epsilon': None}
-    """
-    return {"epsilon": None} if budget is None else budget.to_dict()
-
-
-def budget_from_dict(recorded: dict[str, Any]) -> Filter | None:
-    """The budget that `budget_to_dict` described."""
-    return None if recorded == budget_to_dict(None) else Filter.from_dict(recorded)
 
 
 def cost_to_dict(order: float, cost: Cost) -> dict[str, float]:

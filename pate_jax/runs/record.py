@@ -10,12 +10,11 @@ from typing import Any, NamedTuple
 from pate_jax import student
 from pate_jax.accounting import after_count
 from pate_jax.accounting.after_count import Limit
-from pate_jax.accounting.filter import Filter
+from pate_jax.accounting.filter import Filter, budget_from_dict, budget_to_dict
 from pate_jax.accounting.tuning import Tuned
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.stable import AnyMechanism, from_dict
-from pate_jax.runs.ledger import budget_from_dict, budget_to_dict
 from pate_jax.runs.settings import CrowdChoice, DataChoice, PartitionChoice, from_settings
 from pate_jax.student import StudentConfig
 from pate_jax.system import storage

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import cast
 
 import jax
 import numpy as np
@@ -27,7 +28,6 @@ from pate_jax.mechanisms.stable import StableAnswers
 from pate_jax.runs import ledger, streams
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import Line
-from pate_jax.system import storage
 
 _ORDER_DELTA = 1e-5  # at which the order of a line's cost is the best one
 
@@ -104,32 +104,19 @@ def charge(
             f"{len(whole.votes):,} queries are more than the {room:,} that the list of {run.root} has left: "
             f"its figure covers {stable.MOST_QUERIES:,} in all; ask fewer"
         )
-    digest, queries, inputs = (storage.digest(part) for part in (whole.votes, whole.ids, whole.digests))
-    stream = streams.name(mechanism, digest, streams.label(batch, queries, inputs))
-    found = drawn(run, mechanism, whole.votes, stream, lines)
-    order, paid = cost(mechanism, first=not lines)
-    return Line(
-        batch,
-        mechanism,
-        *size,
-        len(found.labels),
-        votes=digest,
-        queries=queries,
-        inputs=inputs,
-        noise=streams.commitment(run, stream),
-        budget=None,
-        order=order,
-        cost=paid,
+    line = ledger.begun(batch, mechanism, size, whole, None, cost(mechanism, first=not lines))
+    found = drawn(run, line, whole.votes, lines)
+    return line._replace(
+        asked=len(found.labels),
+        noise=streams.commitment(run, line.stream),
         answers=ledger.pack(found.labels, found.answered),
     )
 
 
-def drawn(
-    run: RunDirectory, mechanism: StableAnswers, votes: np.ndarray, stream: str, lines: Sequence[Line]
-) -> Answered:
-    """The answers to a batch of votes after these lines, with the run's noise: the same at every call."""
-    key, before = streams.key(run, stream), progress(lines)
-    return answer(mechanism, votes, key=key, before=before, opened=_opened(run, lines))[1]
+def drawn(run: RunDirectory, line: Line, votes: np.ndarray, lines: Sequence[Line]) -> Answered:
+    """The answers to the votes of a line after these lines, with the run's noise: the same at every call."""
+    mechanism, key = cast(StableAnswers, line.mechanism), streams.key(run, line.stream)
+    return answer(mechanism, votes, key=key, before=progress(lines), opened=_opened(run, lines))[1]
 
 
 def _opened(run: RunDirectory, lines: Sequence[Line]) -> jax.Array | None:
@@ -137,8 +124,7 @@ def _opened(run: RunDirectory, lines: Sequence[Line]) -> jax.Array | None:
     if not lines:
         return None
     line = next((one for one in reversed(lines) if _unanswered(one)), lines[0])
-    label = streams.label(line.batch, line.queries, line.inputs)
-    return streams.key(run, streams.name(line.mechanism, line.votes, label))
+    return streams.key(run, line.stream)
 
 
 def _unanswered(line: Line) -> int:

@@ -1,19 +1,22 @@
 """The run's noise: the name of each stream, its key, and the digest that commits the run to it.
 
-A name contains all that its answers depend on, so no stream serves two lists of votes, and none is drawn
-twice for different answers.
+Every release has one stream, and its name has one form: which release it is, what it is, of which exact
+value, and of what public part. So no stream serves two releases, a repeated command draws the same noise
+again, and a value that was changed since gets noise of its own. (Voters who answer at their own place,
+`local`, name the noise of each answer by themselves.)
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from pate_jax.aggregate import chacha
-from pate_jax.mechanisms.stable import AnyMechanism, to_dict
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.secret import Secret
 from pate_jax.system import storage
@@ -26,22 +29,18 @@ def key(run: RunDirectory, stream: str) -> jax.Array:
     return drawn
 
 
-def label(batch: int, queries: str, inputs: str) -> str:
-    """The name of a batch's noise: the batch's number, and the digests of its queries and inputs.
+def name(number: int, event: Mapping[str, Any], exact: str, public: str = "") -> str:
+    """The name of the noise of one release, which serves nothing else.
 
-    Without the digests, two copies of a run that ask about different inputs next could reveal, by equal
-    answers, that the votes on them are equal.
+    Its number keeps two releases of equal values apart, whose equal answers would show that they are equal.
+    The event is what is released, so a copy of the run with another mechanism shares no noise. `exact` is the
+    digest of the value that is never shown. `public` names what was asked: two copies of a run that go on
+    with different inputs share nothing, even where the votes on them are equal.
+
+    >>> name(1, {"name": "gnmax", "sigma": 40.0}, "ab12", "cd34")
+    'release 1 {"name": "gnmax", "sigma": 40.0} ab12 cd34'
     """
-    return f"{batch} about {queries} {inputs}"
-
-
-def name(mechanism: AnyMechanism, votes_digest: str, label: int | str) -> str:
-    """The name of the noise stream of one batch of votes, which serves nothing else.
-
-    It contains the label of the batch, so that two batches with equal votes do not reveal this by equal
-    answers. It contains the mechanism, so that a copy of the run with another mechanism shares no noise.
-    """
-    return f"noise of batch {label} for {votes_digest} by {json.dumps(to_dict(mechanism), sort_keys=True)}"
+    return f"release {number} {json.dumps(event, sort_keys=True)} {exact} {public}"
 
 
 def commitment(run: RunDirectory, stream: str) -> str:

@@ -46,13 +46,12 @@ def test_equal_numbers_of_any_type_give_one_text(kind, number, data):
 
 def test_a_stream_of_noise_has_one_name_for_equal_mechanisms():
     names = {
-        streams.name(descriptions.DiscreteGaussianMax(sigma), "votes", 1)
+        streams.name(1, descriptions.to_dict(descriptions.DiscreteGaussianMax(sigma)), "votes")
         for sigma in (40, 40.0, np.float64(40))
     }
-    assert names == {
-        streams.name(descriptions.from_dict({"name": "discrete-gaussian", "sigma": 40}), "votes", 1)
-    }
-    assert json.loads(names.pop().partition(" by ")[2]) == {"name": "discrete-gaussian", "sigma": 40.0}
+    read = descriptions.from_dict({"name": "discrete-gaussian", "sigma": 40})
+    assert names == {streams.name(1, descriptions.to_dict(read), "votes")}
+    assert names == {'release 1 {"name": "discrete-gaussian", "sigma": 40.0} votes '}
     zeros = [descriptions.ConfidentGNMax(zero, 2.0, 2.0) for zero in (0, 0.0, -0.0)]
     assert len({repr(one) for one in zeros}) == 1
 

@@ -192,9 +192,7 @@ def test_equal_votes_in_two_batches_share_no_noise(tmp_path):
 def test_another_mechanism_on_a_copy_of_the_run_shares_no_noise(tmp_path):
     run = begin(tmp_path, rows=12)
     (line,) = ledger.read(run.ledger)
-    label = streams.label(1, line.queries, line.inputs)
-    both = (MECHANISM, DiscreteGaussianMax(30.0))
-    names = [streams.name(mechanism, line.votes, label) for mechanism in both]
+    names = [line._replace(mechanism=one).stream for one in (MECHANISM, DiscreteGaussianMax(30.0))]
     assert streams.commitment(run, names[0]) != streams.commitment(run, names[1])
     assert line.noise == streams.commitment(run, names[0])
 

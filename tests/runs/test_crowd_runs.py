@@ -164,22 +164,23 @@ def test_a_run_that_is_stopped_at_any_write_goes_on_and_releases_once(tmp_path, 
     assert again == recorded  # a seeded run: the same numbers
 
 
-def test_noise_is_another_for_another_table_release_or_public_side():
+def test_noise_is_another_for_another_table_release_number_or_public_side():
     run = honest_runs.crowd("sums")
     _, line = ledger.releases(run.ledger)
-    louder = replace(line.release, sigma=2 * line.release.sigma)
+    louder = line._replace(release=replace(line.release, sigma=2 * line.release.sigma))
     table = release.load_table(run)
-    noise = release.draw(run, line.release, table, line.public) - table
+    noise = release.draw(run, line, table) - table
     others = [
-        release.draw(run, louder, table, line.public) / 2 - table / 2,
-        release.draw(run, line.release, table, "another") - table,
-        release.draw(run, line.release, table + 1, line.public) - table - 1,
-        release.draw(honest_runs.crowd("sums", "user"), line.release, table, line.public) - table,
+        release.draw(run, louder, table) / 2 - table / 2,
+        release.draw(run, line._replace(batch=3), table) - table,
+        release.draw(run, line._replace(public="another"), table) - table,
+        release.draw(run, line, table + 1) - table - 1,
+        release.draw(honest_runs.crowd("sums", "user"), line, table) - table,
     ]
     flat = [(each - each.mean()).ravel() / each.std() for each in (noise, *others)]
     correlation = np.abs(np.corrcoef(flat) - np.eye(len(flat)))
     assert correlation.max() < 6 / np.sqrt(noise.size)
-    np.testing.assert_array_equal(noise, release.draw(run, line.release, table, line.public) - table)
+    np.testing.assert_array_equal(noise, release.draw(run, line, table) - table)
 
 
 REFUSED = [

@@ -158,8 +158,8 @@ def test_private_runs_draw_fresh_noise(private, tmp_path):
     other = RunDirectory(tmp_path / "other")
     other.secret.draw(None)
     votes = np.full((400, 10), 5)
-    mechanism = DiscreteGaussianMax(3.0)
-    first, second = (np.asarray(batches.draw(each, mechanism, votes).labels) for each in (run, other))
+    line = ledger.read(run.ledger)[0]._replace(mechanism=DiscreteGaussianMax(3.0))
+    first, second = (np.asarray(batches.draw(each, line, votes).labels) for each in (run, other))
     assert 0.02 < (first == second).mean() < 0.25  # one in ten by chance
 
 

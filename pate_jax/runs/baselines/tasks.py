@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, cast, get_args
@@ -21,6 +20,7 @@ from pate_jax.data import Dataset
 from pate_jax.errors import PateError
 from pate_jax.models import Model, names
 from pate_jax.models.spaces.space import Space, arrays_of, space_of
+from pate_jax.runs import streams
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import open_data
 from pate_jax.runs.plans import TrainingPlan
@@ -182,5 +182,4 @@ def stream(task: Task) -> str:
     dataset, settings = task.dataset, task.settings
     seen = {"classes": dataset.classes, "preprocessing": asdict(dataset.preprocessing)}
     seen |= {} if task.head is None else {"head": task.head.digest}
-    facts = json.dumps({**asdict(settings), **seen}, sort_keys=True)
-    return f"noise of dpsgd by {facts} on {records(dataset)}"
+    return streams.name(1, {"name": "dpsgd", **asdict(settings), **seen}, records(dataset))

@@ -18,13 +18,13 @@ and of a candidate of a choice of settings
     scored/           its student, public
     score.npz         how many held-out voters agree with it; private, and a line of the ledger with noise
 
-The noise is derived from the run's secret, the release, and the digests of the table and the public side. So
+The noise is derived from the run's secret and the line: its number, its release, and the digests of the table
+and the public side. So
 no noise serves two tables, nor one table twice, and a run that a crash interrupts ends with the same numbers.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from functools import partial
 
@@ -32,11 +32,11 @@ import numpy as np
 from jaxtyping import Int
 
 from pate_jax import crowd as voting
-from pate_jax.accounting import after_count
+from pate_jax.accounting import after_count, filter
 from pate_jax.accounting.exact import counts
 from pate_jax.aggregate.crowds import noisy_table
 from pate_jax.errors import PateError
-from pate_jax.mechanisms.crowds import CrowdRelease, HeadCount, to_dict
+from pate_jax.mechanisms.crowds import CrowdRelease, HeadCount
 from pate_jax.runs import budget, chain, ledger, publication, registration, streams
 from pate_jax.runs.crowds import answers, comparison, processes, public_side, rivals, steps, students
 from pate_jax.runs.crowds.certificate import certificate, faults
@@ -114,7 +114,7 @@ def release(crowd: Crowd) -> None:
     candidate is scored, or several students may be compared.
     """
     run = crowd.run
-    run.record.agree("budget", ledger.budget_to_dict(None))
+    run.record.agree("budget", filter.budget_to_dict(None))
     with registration.Ledger(run, lambda: plan_of(run)) as book:
         beside = counts.headcount_for(crowd.mu, crowd.choice.voters)
         _shown(book, run, 1, lambda: _number(crowd, beside))
@@ -145,7 +145,7 @@ def _table(book: chain.Writer, crowd: Crowd) -> None:
 def count_voters(crowd: Crowd) -> None:
     """Release the number of voters before anything is chosen by it, with noise that suits whoever votes."""
     run = crowd.run
-    run.record.agree("budget", ledger.budget_to_dict(None))
+    run.record.agree("budget", filter.budget_to_dict(None))
     with registration.Ledger(run, lambda: plan_of(run)) as book:
         beside = after_count.headcount(crowd.choice.epsilon, crowd.choice.delta)
         _shown(book, run, 1, lambda: _number(crowd, beside))
@@ -211,26 +211,12 @@ def _charge(crowd: Crowd) -> CrowdLine:
 def _line(run: RunDirectory, batch: int, release: CrowdRelease, table: Table, public: str) -> CrowdLine:
     """The line of a release: what it costs, and the noisy table."""
     order, cost = budget.release_cost(None, release)
-    exact = storage.digest(table)
-    return CrowdLine(
-        batch,
-        release,
-        table=exact,
-        public=public,
-        noise=streams.commitment(run, stream(release, exact, public)),
-        budget=None,
-        order=order,
-        cost=cost,
-        values=ledger.pack_table(draw(run, release, table, public)),
-    )
+    line = CrowdLine(batch, release, storage.digest(table), public, "", None, order, cost, "")
+    values = ledger.pack_table(draw(run, line, table))
+    return line._replace(noise=streams.commitment(run, line.stream), values=values)
 
 
-def draw(run: RunDirectory, release: CrowdRelease, table: Table, public: str) -> Table:
-    """The noisy table under the run's noise: the same at every call."""
-    key = streams.key(run, stream(release, storage.digest(table), public))
-    return noisy_table(release, table, key=key).values
-
-
-def stream(release: CrowdRelease, table: str, public: str) -> str:
-    """The name of the noise stream that serves one release of one table and nothing else."""
-    return f"noise of crowd release {json.dumps(to_dict(release), sort_keys=True)} for {table} on {public}"
+def draw(run: RunDirectory, line: CrowdLine, table: Table) -> Table:
+    """The noisy form of this table under the run's noise for a line: the same at every call."""
+    key = streams.key(run, line._replace(table=storage.digest(table)).stream)
+    return noisy_table(line.release, table, key=key).values

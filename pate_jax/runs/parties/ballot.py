@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -179,22 +180,23 @@ def shares(member: Member, table: Table) -> Shares:
 
     So a repeated command brings the same noise, and no noise serves two agreements or two ballots.
     """
-    vote, stream = member.vote, _stream(member, table)
-    counts = share(vote.noise.share, table.shape, key=streams.key(member.run, f"{stream}: numbers"))
+    vote, stream = member.vote, partial(_stream, member, table)
+    counts = share(vote.noise.share, table.shape, key=streams.key(member.run, stream("numbers")))
     if vote.test_noise is None:
         return Shares(counts, None)
     of_test: Noise = vote.test_noise.share
-    key = streams.key(member.run, f"{stream}: test")
+    key = streams.key(member.run, stream("test"))
     return Shares(counts, share(of_test, table.shape[:1], key=key))
 
 
 def promise(member: Member, table: Table) -> str:
     """What commits the party to its ballot and its noise, and reveals neither."""
-    return member.run.secret.derive(f"promise of the {_stream(member, table)}").hex()
+    return member.run.secret.derive(f"promise of {_stream(member, table, 'ballot')}").hex()
 
 
-def _stream(member: Member, table: Table) -> str:
-    return f"noise of {member.name} under {member.agreement.digest} for {storage.digest(table)}"
+def _stream(member: Member, table: Table, of: str) -> str:
+    event = {"name": "share of a vote", "of": of}
+    return streams.name(1, event, storage.digest(table), f"{member.agreement.digest} {member.name}")
 
 
 def facts(member: Member) -> dict[str, Any]:

@@ -84,8 +84,8 @@ def more_noise_than_was_drawn(run):
     settings(run, mechanism=to_dict(claimed))
 
     def changed(body):
-        label = streams.label(body["batch"], body["queries"], body["inputs"])
-        noise = streams.commitment(run, streams.name(claimed, body["votes"], label))
+        asked = f"{body['queries']} {body['inputs']}"
+        noise = streams.commitment(run, streams.name(body["batch"], to_dict(claimed), body["votes"], asked))
         size = {"teachers": body["teachers"], "classes": body["classes"], "asked": body["asked"]}
         cost = ledger.cost_to_dict(*budget.cost_of(fixed, claimed, **size))
         return {**body, "mechanism": to_dict(claimed), "noise": noise, "cost": cost}

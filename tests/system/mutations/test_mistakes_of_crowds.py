@@ -17,7 +17,7 @@ from pate_jax.audit import recounts
 from pate_jax.audit.subject import Subject
 from pate_jax.crowd import tables
 from pate_jax.errors import PateError
-from pate_jax.mechanisms.crowds import from_dict, to_dict
+from pate_jax.mechanisms.crowds import to_dict
 from pate_jax.models import integers
 from pate_jax.runs import budget, ledger, streams
 from pate_jax.runs.crowds import certificate, inputs, public_side, release, stages
@@ -48,7 +48,7 @@ def claimed(**changes):
         order, cost = budget.release_cost(None, kept)
 
         def line(body):
-            named = release.stream(kept, body["table"], public)
+            named = streams.name(2, to_dict(kept), body["table"], public)
             return {
                 **body,
                 "release": to_dict(kept),
@@ -85,14 +85,12 @@ def other_table_everywhere(run):
     proof = storage.read_json(run.certificate, "certificate")
     storage.write_json(run.certificate, "certificate", {**proof, "table": storage.digest(table)})
 
-    def line(body):
-        kept, exact = from_dict(body["release"]), storage.digest(table)
-        noise = streams.commitment(run, release.stream(kept, exact, body["public"]))
-        noisy = release.draw(run, kept, table, body["public"])
-        storage.write_arrays(run.answers, "noisy-table", {"values": noisy})
-        return {**body, "table": exact, "noise": noise, "values": ledger.pack_table(noisy)}
-
-    crowd_lines(run, lambda bodies: [bodies[0], line(bodies[1])])
+    number, line = ledger.releases(run.ledger)
+    noisy = release.draw(run, line, table)
+    line = line._replace(table=storage.digest(table), values=ledger.pack_table(noisy))
+    line = line._replace(noise=streams.commitment(run, line.stream))
+    storage.write_arrays(run.answers, "noisy-table", {"values": noisy})
+    crowd_lines(run, lambda bodies: [one.to_dict() for one in (number, line)])
 
 
 def headline(run, statement, epsilon):
@@ -234,17 +232,17 @@ def as_given(real):
     return lambda sums, users, length: sums
 
 
-def all_alike(kept, table, public):
+def all_alike(*given):
     return "noise"
 
 
-def without_table(kept, table, public):
-    return f"noise of {kept} on {public}"
+def without_table(real):
+    return lambda number, event, exact, public="": real(number, event, "", public)
 
 
 def drawn_anew(real):
-    def draw(run, kept, table, public):
-        return real(run, kept, table, public) + np.random.default_rng().integers(0, 2, table.shape)
+    def draw(run, line, table):
+        return real(run, line, table) + np.random.default_rng().integers(0, 2, table.shape)
 
     return draw
 
@@ -295,8 +293,8 @@ MISTAKES = [
         "table: (the records give another table|one voter cast a vector longer)",
         traced=True,
     ),
-    case("one noise for all releases", patched(release, "stream", all_alike), SUMS, "another noise"),
-    case("one noise for all tables", patched(release, "stream", without_table), SUMS, "another noise"),
+    case("one noise for all releases", patched(streams, "name", all_alike), SUMS, "another noise"),
+    case("one noise for all tables", replaced(streams, "name", without_table), SUMS, "another noise"),
     case("noise that nobody can draw again", replaced(release, "draw", drawn_anew), SUMS, "do not follow"),
     case(
         "noise that follows private labels",
@@ -306,7 +304,7 @@ MISTAKES = [
     ),
     case(
         "the number of voters without noise",
-        source(release, "_line", "draw(run, release, table, public)", "table"),
+        source(release, "_line", "draw(run, line, table)", "table"),
         SUMS,
         "do not follow",
     ),

@@ -22,8 +22,8 @@ def of_the_batch_before(patch):
     """The counts of a batch have the noise of the batch before, under a commitment to their own."""
     real, drawn = batches.draw, []
 
-    def draw(run, mechanism, votes, label=1):
-        given = real(run, mechanism, votes, label)
+    def draw(run, line, votes):
+        given = real(run, line, votes)
         drawn.append(np.asarray(given.counts) - votes)
         return given._replace(counts=votes + drawn[0][: len(votes)])
 

@@ -36,14 +36,14 @@ def no_entropy(patch):
 
 def key_of(name):
     """The noise stream of every batch called the same."""
-    return lambda patch: patch.setattr(streams, "name", lambda mechanism, digest, batch: name)
+    return lambda patch: patch.setattr(streams, "name", lambda *given: name)
 
 
 def fresh_at_every_attempt(real):
     """The commitment is that of the run's stream, the noise is not."""
 
-    def draw(run, mechanism, votes, batch=1):
-        return answers.answer(mechanism, jnp.asarray(votes), key=noise.fresh_key())
+    def draw(run, line, votes):
+        return answers.answer(line.mechanism, jnp.asarray(votes), key=noise.fresh_key())
 
     return draw
 
@@ -88,7 +88,7 @@ def judged_by_votes(real):
 
 def after_the_votes_alone(real):
     """The noise of the first batch says nothing of what was asked."""
-    return lambda batch, queries, inputs: str(batch)
+    return lambda number, event, exact, public="": real(number, event, exact)
 
 
 def recorded_and_not_entered(run, plan, records, file):
@@ -134,7 +134,7 @@ RUNS = [
     ),
     case(
         "the first batch's noise named after its votes alone",
-        replaced(streams, "label", after_the_votes_alone),
+        replaced(streams, "name", after_the_votes_alone),
         ANSWERED,
         "noise: batch 1: .*another noise",
     ),

@@ -42,7 +42,7 @@ def once(real):
 
 
 def fresh_each_time(real):
-    return lambda member, table: f"{real(member, table)} {secrets.token_hex(8)}"
+    return lambda *given: f"{real(*given)} {secrets.token_hex(8)}"
 
 
 def company(present, said):
