@@ -64,7 +64,7 @@ def tried(random: np.random.Generator) -> tuple[float, float, float, float] | No
     numbers = teacher_rehearsal._numbers(drawn.private, None, 10)
     lists = teacher_rehearsal._lists(len(roles.public), None, drawn.public)
     plans = list(teacher_rehearsal._tried(entries, labels, drawn.classes, roles, numbers, mu, lists))
-    best = teacher_rehearsal.chosen(plans, drawn.classes, image=False)
+    best = teacher_rehearsal.chosen(plans, drawn.classes)
     if best is None:
         return None
     expected = teacher_rehearsal._expected(best, [labels[0][roles.judges]])
