@@ -29,7 +29,6 @@ from scipy import special
 
 from pate_jax.accounting import composition
 from pate_jax.accounting.calibrate import enough_noise, factors, least_noise, scaled
-from pate_jax.accounting.curves import NEWEST, Rule
 from pate_jax.accounting.data_independent import WorstCase
 from pate_jax.accounting.exact import counts
 from pate_jax.accounting.slack import sampler_slack
@@ -180,9 +179,7 @@ def _above(first: tuple[float, float], middle: tuple[float, float], last: tuple[
 
 
 @lru_cache(maxsize=64)
-def excess(
-    mechanism: Mechanism, found: Limit, *, queries: int, teachers: int, classes: int, rule: Rule = NEWEST
-) -> float:
+def excess(mechanism: Mechanism, found: Limit, *, queries: int, teachers: int, classes: int) -> float:
     """What a list of answers costs by what the limit allows, at the worst of its pairs: at most 1 if it fits.
 
     It depends on public numbers alone, whatever the votes.
@@ -192,7 +189,7 @@ def excess(
     >>> [excess(DiscreteGaussianMax(scale), limit(1.0, 1e-5), **size) < 1 for scale in (30.0, 40.0)]
     [False, True]
     """
-    case, slack = _case(mechanism, teachers, classes, rule), sampler_slack(mechanism, queries, classes)
+    case, slack = _case(mechanism, teachers, classes), sampler_slack(mechanism, queries, classes)
     worst = 0.0
     for epsilon, delta in zip(found.epsilons, found.deltas, strict=True):
         spent = float(case.quick(np.array([queries]), delta, slack).epsilon.epsilon)
@@ -201,21 +198,19 @@ def excess(
 
 
 @lru_cache(maxsize=64)
-def _case(mechanism: Mechanism, teachers: int, classes: int, rule: Rule) -> WorstCase:
+def _case(mechanism: Mechanism, teachers: int, classes: int) -> WorstCase:
     """Its curves are those of one query, so they serve every pair of the limit."""
-    return WorstCase(mechanism, [teachers], classes, rule)
+    return WorstCase(mechanism, [teachers], classes)
 
 
-def fits(
-    mechanism: Mechanism, found: Limit, *, queries: int, teachers: int, classes: int, rule: Rule = NEWEST
-) -> bool:
+def fits(mechanism: Mechanism, found: Limit, *, queries: int, teachers: int, classes: int) -> bool:
     """Whether a list of answers is within the limit; rounding on another machine does not matter.
 
     >>> from pate_jax.mechanisms import DiscreteGaussianMax
     >>> fits(DiscreteGaussianMax(40.0), limit(1.0, 1e-5), queries=60, teachers=250, classes=10)
     True
     """
-    spent = excess(mechanism, found, queries=queries, teachers=teachers, classes=classes, rule=rule)
+    spent = excess(mechanism, found, queries=queries, teachers=teachers, classes=classes)
     return spent <= _UP
 
 

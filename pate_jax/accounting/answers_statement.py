@@ -16,7 +16,7 @@ from pate_jax.accounting.curves import Epsilon
 from pate_jax.accounting.exact import groups
 from pate_jax.accounting.figures import Figure
 from pate_jax.accounting.filter import Filter
-from pate_jax.accounting.inputs import check_delta, check_orders, check_votes
+from pate_jax.accounting.inputs import check_delta, check_orders, check_totals, check_votes
 from pate_jax.accounting.slack import sampler_slack
 from pate_jax.accounting.statement import (
     HEADLINE,
@@ -32,7 +32,8 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.stable import StableAnswers, from_dict, to_dict
 
-NAMES = ("exact", "pld", "published", HEADLINE, "sanitised")
+SENSITIVE = ("exact", "pld", "published")
+NAMES = (*SENSITIVE, HEADLINE, "sanitised")
 APART = "the release of the sanitised figure apart"
 _IDEAL = "; for ideal noise: what rounding its float32 draws reveals is not covered"
 _STABLE = "composition of the epochs of a list of stable answers"
@@ -40,7 +41,7 @@ _WHOLE_LIST = (
     "holds for all data and every history; the list is charged once, whatever its length and answers"
 )
 _FACTS = ("delta", "relation", "private", "asked", "answered", "mechanism", "slack")
-_LATER = ("teachers", "classes", "rule", "headcount", "declared", "sums")  # fields that may be missing
+_LATER = ("teachers", "classes", "headcount", "declared", "sums")  # fields that may be missing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,10 +56,9 @@ class AnswersStatement(Statement):
     sums: dict[str, dict[str, Any]] = field(default_factory=dict)
     teachers: int = 0  # 0 if the number of teachers differs between queries
     classes: int = 0
-    rule: curves.Rule = "counts"  # what the headline charges for; statements of older versions lack it
     headcount: float = 0.0  # scale of the noise in the number of voters that chose them; 0 if none did
 
-    mark, relations = "mechanism", tuple(RELATIONS)
+    mark, relations, sensitive = "mechanism", tuple(RELATIONS), SENSITIVE
 
     @property
     def charged(self) -> str:
@@ -91,7 +91,6 @@ class AnswersStatement(Statement):
             self.asked,
             teachers=self.teachers,
             classes=self.classes,
-            rule=self.rule,
             delta=self.delta,
             headline=math.inf if epsilon is None else epsilon,
             budgeted=self.headline.basis == "filter",
@@ -103,7 +102,6 @@ class AnswersStatement(Statement):
         names = ("asked", "answered", "mechanism", "slack", "teachers", "classes")
         return {
             **{name: getattr(self, name) for name in names},
-            **({} if self.rule == "counts" else {"rule": self.rule}),
             **({"headcount": self.headcount} if self.headcount else {}),
         }
 
@@ -136,7 +134,6 @@ class AnswersStatement(Statement):
         super().check()
         for entry in self.sums.values():
             check_value("epsilon", entry["epsilon"] or 0.0, "float")
-        curves.check_rule(self.rule)
         from_dict(self.mechanism)
 
     def _sensitive_lines(self) -> list[str]:
@@ -156,7 +153,7 @@ class AnswersStatement(Statement):
 
 
 def _no_figure(name: str, why: str) -> Figure:
-    return Figure(None, None, "publishable" if name in (HEADLINE, "sanitised") else "sensitive", "", why)
+    return Figure(None, None, "sensitive" if name in SENSITIVE else "publishable", "", why)
 
 
 def statement(
@@ -175,7 +172,6 @@ def statement(
     orders: ArrayLike | None = None,
     pld: bool | None = None,
     voters_may_sit_out: bool = False,
-    rule: curves.Rule = curves.NEWEST,
 ) -> AnswersStatement:
     """The privacy statement of a list of queries.
 
@@ -199,7 +195,10 @@ def statement(
     'the one teacher of a party changed, whatever its records, as declared by the makers of the votes'
     """
     counts = check_votes(votes)
-    _check_rows(counts, voters_may_sit_out)
+    if not len(counts):
+        raise PateError("votes cover no query: there is nothing to account for yet")
+    if not voters_may_sit_out:
+        check_totals(counts)
     mask = _mask(answered, len(counts))
     check_relation(relation)
     grid = curves.default_orders() if orders is None else check_orders(orders)
@@ -208,12 +207,12 @@ def statement(
     known = None if answered is None else merged.among[0]
     delta = check_delta(delta)
     if budget is not None:
-        _check_within(budget, mechanism, counts, delta, rule)
+        _check_within(budget, mechanism, counts, delta)
     if after is not None:
-        _check_after(after, mechanism, counts, delta, rule)
+        _check_after(after, mechanism, counts, delta)
     chosen = adaptive or after is not None
     case = figures.Case(
-        mechanism, merged.votes, merged.asked, known, delta, grid, slack, chosen, rule, with_sums=True
+        mechanism, merged.votes, merged.asked, known, delta, grid, slack, chosen, with_sums=True
     )
     fixed = None if budget is None else figures.FILTER.of(budget.epsilon)
     fixed = fixed if after is None else figures.AFTER.of(after.epsilon)
@@ -231,7 +230,6 @@ def statement(
         teachers=_teachers(counts),
         classes=counts.shape[1],
         declared=declared,
-        rule=rule,
         headcount=0.0 if after is None else after.headcount.sigma,
     )
 
@@ -244,13 +242,11 @@ def _mask(answered: ArrayLike | None, queries: int) -> NDArray[np.bool_]:
     return mask
 
 
-def _check_within(
-    budget: Filter, mechanism: Mechanism, counts: np.ndarray, delta: float, rule: curves.Rule
-) -> None:
+def _check_within(budget: Filter, mechanism: Mechanism, counts: np.ndarray, delta: float) -> None:
     """Refuse queries that a filter would not have let ask, and a delta that is not its own."""
     if budget.delta != delta:
         raise PateError(f"delta={delta} is not that of the budget, {budget.delta}: give the budget's")
-    spent, of = filter.NOTHING, {"classes": counts.shape[1], "order": budget.order, "rule": rule}
+    spent, of = filter.NOTHING, {"classes": counts.shape[1], "order": budget.order}
     for teachers, asked in zip(*np.unique(counts.sum(axis=1), return_counts=True), strict=True):
         each = filter.cost(mechanism, teachers=int(teachers), **of)
         spent = spent.plus(each.times(int(asked)))
@@ -261,31 +257,15 @@ def _check_within(
         )
 
 
-def _check_after(
-    after: Limit, mechanism: Mechanism, counts: np.ndarray, delta: float, rule: curves.Rule
-) -> None:
+def _check_after(after: Limit, mechanism: Mechanism, counts: np.ndarray, delta: float) -> None:
     """Refuse answers that cost more than may follow a number of voters, and another delta."""
     if after.delta != delta:
         raise PateError(f"delta={delta} is not that of the limit, {after.delta}: give the limit's")
     size = {"queries": len(counts), "teachers": _teachers(counts), "classes": counts.shape[1]}
-    if not size["teachers"] or not after_count.fits(mechanism, after, **size, rule=rule):
+    if not size["teachers"] or not after_count.fits(mechanism, after, **size):
         raise PateError(
             f"epsilon={after.epsilon:g} does not allow {len(counts)} answers of {mechanism!r} after a noisy "
             "number of voters, whatever the votes: restore the run's settings from a backup"
-        )
-
-
-def _check_rows(counts: np.ndarray, may_differ: bool) -> None:
-    """Refuse votes on no query, and rows of different totals unless those were allowed."""
-    totals = counts.sum(axis=1)
-    if not len(totals):
-        raise PateError("votes cover no query: there is nothing to account for yet")
-    other = np.flatnonzero(totals != totals[0])
-    if other.size and not may_differ:
-        raise PateError(
-            f"votes row {other[0]} sums to {totals[other[0]]}, row 0 to {totals[0]}: each teacher must vote "
-            "once on each query; if who votes on which query was fixed without the records, pass "
-            "voters_may_sit_out=True"
         )
 
 

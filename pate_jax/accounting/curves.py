@@ -25,7 +25,7 @@ from pate_jax.mechanisms import Mechanism, check_votes_suffice
 Method = Literal["exact", "published", "data_independent"]
 Conversion = Literal["tight", "classic"]
 Rule = Literal["counts", "index"]  # what a query is charged for: all noisy counts, or the one index released
-NEWEST: Rule = "index"  # the rule of everything except runs that older versions charged
+NEWEST: Rule = "index"
 Curve = NDArray[np.float64]
 
 

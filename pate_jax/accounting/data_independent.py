@@ -2,7 +2,7 @@
 
 Several methods prove such a figure, and the smallest one counts: the Renyi curve of
 `curves.data_independent`, many small steps, closed forms of composition, and privacy-loss distributions.
-Only the first two depend on the rule that a run is charged by.
+Only the first two depend on what is charged, counts or index.
 """
 
 from __future__ import annotations

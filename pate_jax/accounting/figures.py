@@ -115,7 +115,6 @@ class Case:
     orders: NDArray[np.float64]
     slack: float
     adaptive: bool = False
-    rule: curves.Rule = curves.NEWEST  # what the data-independent figure charges for
     with_sums: bool = False  # whether the papers' sums of exact costs are wanted too
 
     def curve(self, method: curves.Method) -> NDArray[np.float64]:
@@ -241,9 +240,7 @@ def data_independent(case: Case) -> Figure:
     """
     teachers, times = np.unique(np.repeat(case.votes.sum(axis=1), case.asked), return_counts=True)
     asked = tuple(zip(teachers.tolist(), times.tolist(), strict=True))
-    proved = proved_for(
-        case.mechanism, asked, case.votes.shape[1], case.rule, tuple(case.orders.tolist()), case.delta
-    )
+    proved = proved_for(case.mechanism, asked, case.votes.shape[1], tuple(case.orders.tolist()), case.delta)
     return figure(proved.epsilon, "publishable", proved.basis, WORST_CASE)
 
 
@@ -252,7 +249,6 @@ def proved_for(
     mechanism: Mechanism,
     asked: tuple[tuple[int, int], ...],
     classes: int,
-    rule: curves.Rule,
     orders: tuple[float, ...],
     delta: float,
 ) -> Proved:
@@ -261,7 +257,7 @@ def proved_for(
     It takes a second or two and depends on public numbers alone. One `pate verify` wants it several times.
     """
     teachers, times = np.array(asked, np.int64).reshape(-1, 2).T
-    return _worst_case(mechanism, tuple(teachers.tolist()), classes, rule, orders).figure(times, delta)
+    return _worst_case(mechanism, tuple(teachers.tolist()), classes, orders).figure(times, delta)
 
 
 @lru_cache(maxsize=16)
@@ -269,11 +265,10 @@ def _worst_case(
     mechanism: Mechanism,
     teachers: tuple[int, ...],
     classes: int,
-    rule: curves.Rule,
     orders: tuple[float, ...],
 ) -> WorstCase:
     """Its curves are those of one query, so they serve every delta and every number of queries."""
-    return WorstCase(mechanism, np.array(teachers, np.int64), classes, rule, np.array(orders))
+    return WorstCase(mechanism, np.array(teachers, np.int64), classes, orders=np.array(orders))
 
 
 def sums(case: Case) -> dict[str, dict[str, Any]]:

@@ -19,7 +19,7 @@ the costs, which are functions of the history, so it reveals nothing more.
 **Costs** here are the data-independent curves of `curves.data_independent`: test and argmax together, at the
 worst histogram of the given number of teachers. They bound one question for every history before it
 (docs/worst_case.md, claim 1), as the theorem requires. They never read a vote, so a refusal does not either.
-`rule` says which of the two curves a run is charged by; both are bounds.
+`rule` says which of the two curves is charged; both are bounds.
 
 **One order.** The theorem allows one order, fixed in advance. `plan` takes the order at which the budget
 affords the most questions to the run's mechanism; it reads public numbers only. Where the cost is linear in
@@ -46,7 +46,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate_jax.accounting import curves
-from pate_jax.accounting.curves import Rule
+from pate_jax.accounting.curves import NEWEST, Rule
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.accounting.slack import sampler_slack
 from pate_jax.errors import PateError
@@ -131,11 +131,11 @@ def _is_amount(value: object) -> bool:
     return type(value) in (int, float) and isinstance(value, int | float) and 0 <= value <= sys.float_info.max
 
 
-def cost(mechanism: Mechanism, *, teachers: int, classes: int, order: float, rule: Rule) -> Cost:
+def cost(mechanism: Mechanism, *, teachers: int, classes: int, order: float, rule: Rule = NEWEST) -> Cost:
     """The cost of one question at an order, whatever the votes: test and argmax as one joint mechanism.
 
     >>> from pate_jax.mechanisms import GNMax
-    >>> one = cost(GNMax(sigma=10.0), teachers=250, classes=10, order=2.0, rule="index")
+    >>> one = cost(GNMax(sigma=10.0), teachers=250, classes=10, order=2.0)
     >>> round(one.rdp, 3)
     0.013
     """
@@ -150,7 +150,7 @@ def plan(
     classes: int,
     epsilon: float,
     delta: float,
-    rule: Rule,
+    rule: Rule = NEWEST,
 ) -> Filter:
     """The filter whose order affords this mechanism the most questions; it reads public numbers only."""
     if not (epsilon > 0 and math.isfinite(epsilon)):
@@ -181,6 +181,18 @@ def plan(
             "raise the budget or the noise"
         )
     return planned
+
+
+def affordable(mechanism: Mechanism, *, teachers: int, classes: int, epsilon: float, delta: float) -> int:
+    """How many questions of a mechanism the filter made for it affords.
+
+    >>> from pate_jax.mechanisms import GNMax
+    >>> affordable(GNMax(40.0), teachers=250, classes=10, epsilon=1.0, delta=1e-5)
+    74
+    """
+    planned = plan(mechanism, teachers=teachers, classes=classes, epsilon=epsilon, delta=delta)
+    each = cost(mechanism, teachers=teachers, classes=classes, order=planned.order)
+    return planned.affords(NOTHING, each)
 
 
 def _slack(

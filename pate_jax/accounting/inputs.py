@@ -44,6 +44,21 @@ def check_votes(votes: ArrayLike) -> NDArray[np.int64]:
     return table.astype(np.int64)
 
 
+def check_totals(counts: NDArray[np.integer]) -> None:
+    """Refuse rows of different totals: on each query every teacher has one vote.
+
+    >>> check_totals(np.array([[2, 0], [1, 1]]))
+    """
+    totals = counts.sum(axis=1)
+    other = np.flatnonzero(totals != totals[:1])
+    if other.size:
+        raise PateError(
+            f"votes row {other[0]} sums to {totals[other[0]]}, row 0 to {totals[0]}: each teacher must vote "
+            "once on each query (where who votes on what was fixed without the records, "
+            "accounting.statement takes voters_may_sit_out=True)"
+        )
+
+
 def check_delta(delta: float) -> float:
     """`delta` as a float between 0 and 1, both excluded.
 

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pate_jax import accounting
-from pate_jax.accounting.curves import NEWEST, Rule
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
 
@@ -28,7 +27,7 @@ Curves = dict[str, NDArray[np.float64]]  # by method, of each query at each orde
 
 
 def every(
-    mechanism: Mechanism, votes: ArrayLike, delta: float, *, rule: Rule = NEWEST, image: str = "svg"
+    mechanism: Mechanism, votes: ArrayLike, delta: float, *, image: str = "svg"
 ) -> tuple[bytes, bytes, bytes]:
     """Three pictures as SVG or PNG, from curves that are computed once.
 
@@ -42,8 +41,7 @@ def every(
     """
     orders = accounting.default_orders()
     curves = {
-        name: accounting.rdp(mechanism, votes, orders, method=name, rule=rule)
-        for name in get_args(accounting.Method)
+        name: accounting.rdp(mechanism, votes, orders, method=name) for name in get_args(accounting.Method)
     }
     return (
         _cumulative(curves, delta, image),

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, ClassVar, Literal, Self, get_args
 
-from pate_jax.accounting.figures import Figure, Status, rounded_up
+from pate_jax.accounting.figures import Figure, rounded_up
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.accounting.trade_off import TradeOff
 from pate_jax.errors import PateError
 
 HEADLINE = "data_independent"  # the name of the figure to publish
-# `pate verify` compares the sentences of a published statement with these, so a change fails older runs
 NOT_PRIVATE = "NOT PRIVATE: the noise came from a fixed seed, so anyone who knows it can take it away again."
 RELATIONS = {
     "record": "one record added, removed or changed under the same id",
@@ -50,6 +49,7 @@ class Statement:
 
     mark: ClassVar[str] = "nothing"  # the field that only files of this kind have
     relations: ClassVar[tuple[str, ...]] = ("record", "user")
+    sensitive: ClassVar[tuple[str, ...]] = ()  # names of the figures that follow from private votes
 
     @property
     def warning(self) -> str:
@@ -139,7 +139,8 @@ class Statement:
                 if value is not None:
                     check_value(f"{name}.{part}", value, "float")
             texts = (figure.status, figure.basis, figure.note)
-            if figure.status not in get_args(Status) or not all(isinstance(text, str) for text in texts):
+            right = "sensitive" if name in self.sensitive else "publishable"
+            if figure.status != right or not all(isinstance(text, str) for text in texts):
                 raise TypeError(f"the figure {figure!r}")
         if self.relation not in self.relations:
             raise TypeError(f"relation={self.relation!r} is none of {', '.join(self.relations)}")

@@ -198,7 +198,6 @@ def of_answers(
     *,
     teachers: int,
     classes: int,
-    rule: curves.Rule,
     delta: float,
     headline: float,
     budgeted: bool,
@@ -209,13 +208,13 @@ def of_answers(
     teachers differ (0), it and the mu of the noise are all that is used.
 
     >>> from pate_jax.mechanisms import GNMax
-    >>> size = {"teachers": 250, "classes": 10, "rule": "index", "delta": 1e-5, "budgeted": False}
+    >>> size = {"teachers": 250, "classes": 10, "delta": 1e-5, "budgeted": False}
     >>> found = of_answers(GNMax(sigma=40.0), 100, headline=1.1588, **size)
     >>> round(found.mu, 6), round(found.guess, 3)
     (0.353553, 0.559)
     """
     alone = of_point(headline, delta)
-    queries = _affordable(mechanism, teachers, classes, rule, delta, headline) if budgeted else asked
+    queries = _affordable(mechanism, teachers, classes, delta, headline) if budgeted else asked
     if queries < asked:  # a filter that was not planned for these queries
         return of(alone, delta)
     mu = composition.safe_mu(mechanism, queries)
@@ -226,7 +225,7 @@ def of_answers(
     orders = tuple(curves.default_orders().tolist())
 
     def spent(at: float) -> float:
-        proved = figures.proved_for(mechanism, ((teachers, queries),), classes, rule, orders, at)
+        proved = figures.proved_for(mechanism, ((teachers, queries),), classes, orders, at)
         return min(float(proved.epsilon.epsilon), alone(at))
 
     return of(spent, delta, gaussian)
@@ -255,13 +254,8 @@ def of_stable(mechanism: StableAnswers, delta: float) -> TradeOff:
     return of(lambda at: stable.epsilon(mechanism, at), delta)
 
 
-def _affordable(
-    mechanism: Mechanism, teachers: int, classes: int, rule: curves.Rule, delta: float, epsilon: float
-) -> int:
+def _affordable(mechanism: Mechanism, teachers: int, classes: int, delta: float, epsilon: float) -> int:
     """How many queries of this mechanism a filter affords; none if it is not known for how many teachers."""
     if not teachers or not classes or not math.isfinite(epsilon):
         return -1
-    size = {"teachers": teachers, "classes": classes}
-    planned = filter.plan(mechanism, epsilon=epsilon, delta=delta, rule=rule, **size)
-    each = filter.cost(mechanism, order=planned.order, rule=rule, **size)
-    return planned.affords(filter.NOTHING, each)
+    return filter.affordable(mechanism, teachers=teachers, classes=classes, epsilon=epsilon, delta=delta)

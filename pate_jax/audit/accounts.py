@@ -70,7 +70,7 @@ def stream_of(line: Line | CrowdLine) -> str:
     """The name of the noise of a line."""
     if isinstance(line, CrowdLine):
         return release.stream(line.release, line.table, line.public)
-    label = streams.label(line.batch, line.queries, line.inputs, line.schema)
+    label = streams.label(line.batch, line.queries, line.inputs)
     return streams.name(line.mechanism, line.votes, label)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from pate_jax import voting
 from pate_jax.audit.subject import Subject
-from pate_jax.data import duplicates, readable, relation
+from pate_jax.data import Part, duplicates, readable, relation
 from pate_jax.ensemble import checkpoint
 from pate_jax.models import trees
 from pate_jax.runs import chain, ledger
@@ -59,21 +59,32 @@ def secrets(subject: Subject) -> check.Secrets:
 
 def _names(opened: Inputs) -> set[str]:
     """Ids and users of private records; but public ids where both are row numbers or known coincidences."""
-    dataset = opened.dataset
+    dataset, names = opened.dataset, set[str]()
     coincide = opened.choice.equal_ids_are_coincidences or relation.are_rows(dataset)
-    private, public = dataset.private, set(dataset.public.ids.tolist() if coincide else ())
-    users = [] if private.users is None else private.users.tolist()
-    return {name for name in {*private.ids.tolist(), *users} - public if len(name) >= _SHORT}
+    for part in _private_parts(opened):
+        names |= {*part.ids.tolist(), *([] if part.users is None else part.users.tolist())}
+    names -= set(dataset.public.ids.tolist() if coincide else ())
+    return {name for name in names if len(name) >= _SHORT}
+
+
+def _private_parts(opened: Inputs) -> list[Part]:
+    """The private part, and the test part where its rows were declared private."""
+    test = opened.dataset.test if opened.choice.test_is_private else None
+    return [opened.dataset.private] if test is None else [opened.dataset.private, test]
 
 
 def _inputs(opened: Inputs) -> Iterator[np.ndarray]:
     """The private inputs, both stored and preprocessed, except for known coincidences."""
-    private = opened.dataset.private.inputs
+    private, public = _private_parts(opened), set[str]()
     if opened.coincide:
-        public = {name for part in public_parts(opened).values() for name in duplicates.digests(part.inputs)}
-        private = private[[name not in public for name in opened.dataset.private_digests]]
-    yield private
-    yield opened.dataset.preprocessing.apply(private)
+        shown = [part for part in public_parts(opened).values() if all(part is not one for one in private)]
+        public = {name for part in shown for name in duplicates.digests(part.inputs)}
+    for part in private:
+        inputs = part.inputs
+        if public:
+            inputs = inputs[[name not in public for name in duplicates.digests(inputs)]]
+        yield inputs
+        yield opened.dataset.preprocessing.apply(inputs)
 
 
 def _public(opened: Inputs) -> check.Shown:

@@ -26,11 +26,6 @@ from pate_jax.runs.record import PLANNED, Settings
 from pate_jax.runs.release.findings import Ended, Finding, failed, judged, passed, unchecked
 from pate_jax.system import storage
 
-_OLDER = (
-    "an older version drew the noise of batch 1, named after the votes alone: that no copy of this run made "
-    "before its first answer asked another list, whose equal votes would show"
-)
-_FIRST_OF_INDEX = 4  # schema of a ledger's line before which queries were charged for the noisy counts
 _MOVED = 1e-3  # share of answers that continuous noise may round differently on another machine
 
 
@@ -64,8 +59,6 @@ def _faults(run: RunDirectory, line: Line) -> Iterator[str]:
         return
     votes = load_batch(run, line)
     answers = storage.read_arrays(run.answers_of(line.batch), "answers")
-    if settings.rule != "counts" and line.schema < _FIRST_OF_INDEX:
-        yield f"the settings name the rule {settings.rule!r}, which is newer than the version that charged it"
     if "mechanism" not in settings or line.mechanism != settings.mechanism:
         yield "the ledger names another mechanism than the settings"
     named = load_charged(run, line)
@@ -88,7 +81,7 @@ def _cost(line: Line, settings: Settings) -> tuple[float, Cost]:
     if isinstance(mechanism, StableAnswers):
         return stable_list.cost(mechanism, first=line.batch == 1)
     size = {"teachers": line.teachers, "classes": line.classes, "asked": line.asked}
-    return budget.cost_of(settings.budget, mechanism, **size, rule=settings.rule)
+    return budget.cost_of(settings.budget, mechanism, **size)
 
 
 def noise(subject: Subject) -> Iterator[Finding]:
@@ -99,8 +92,6 @@ def noise(subject: Subject) -> Iterator[Finding]:
     yield from accounts.committed(run, lines, "batch", "batches")
     for place, line in enumerate(lines):
         yield _drawn_again(run, line, lines[:place])
-        if line.batch == 1 and line.schema < 3:
-            yield unchecked(_OLDER)
 
 
 def _drawn_again(run: RunDirectory, line: Line, before: list[Line]) -> Finding:
@@ -108,7 +99,7 @@ def _drawn_again(run: RunDirectory, line: Line, before: list[Line]) -> Finding:
     if isinstance(mechanism, StableAnswers):
         return _listed_again(run, line, mechanism, before)
     votes = load_batch(run, line).votes
-    label = streams.label(line.batch, line.queries, line.inputs, line.schema)
+    label = streams.label(line.batch, line.queries, line.inputs)
     again = batches.draw(run, mechanism, votes, label)
     labels, answered, counts = line.given
     if len(labels) != len(votes):
@@ -161,7 +152,6 @@ def spent(subject: Subject) -> Iterator[Finding]:
         classes=first.classes,
         epsilon=fixed.epsilon,
         delta=fixed.delta,
-        rule=settings.rule,
     )
     differing = accounts.differences(fixed.to_dict(), again.to_dict())
     yield from judged(
@@ -218,7 +208,7 @@ def _asked(subject: Subject) -> Plan | CountedPlan | None:
         return None
     total = sum(line.asked for line in lines)
     last = lines[-1]
-    answers = Plan(last.mechanism, last.teachers, last.classes, total, settings.relation or "", settings.rule)
+    answers = Plan(last.mechanism, last.teachers, last.classes, total, settings.relation or "")
     return plans.beside(settings.limit, answers)
 
 
@@ -259,7 +249,7 @@ def _limited(statement: accounting.AnswersStatement) -> Iterator[Finding]:
     faults = ["the figure is not the limit that the statement names"] * (not named)
     if not accounts.covers(statement.headcount, limit.headcount.sigma):
         faults.append(f"the number of voters has noise of scale {statement.headcount:g}, which is not enough")
-    if not after_count.fits(mechanism, limit, **size, rule=statement.rule):
+    if not after_count.fits(mechanism, limit, **size):
         faults.append(f"{statement.asked} answers of {mechanism!r} cost more than may follow that number")
     yield from judged(
         faults,
@@ -276,7 +266,7 @@ def _headline(statement: accounting.AnswersStatement) -> figures.Figure:
     anything[:, 0] = statement.teachers
     slack = sampler_slack(mechanism, statement.asked, statement.classes)
     asked, orders = np.array([statement.asked]), curves.default_orders()
-    case = figures.Case(mechanism, anything, asked, None, statement.delta, orders, slack, rule=statement.rule)
+    case = figures.Case(mechanism, anything, asked, None, statement.delta, orders, slack)
     return figures.data_independent(case)
 
 
@@ -329,7 +319,7 @@ def within_limit(subject: Subject) -> Iterator[Finding]:
         return
     size = {"teachers": lines[0].teachers, "classes": lines[0].classes}
     asked = sum(one.asked for one in lines)
-    fits = len(lines) == 1 and after_count.fits(mechanism, limit, **size, queries=asked, rule=settings.rule)
+    fits = len(lines) == 1 and after_count.fits(mechanism, limit, **size, queries=asked)
     yield from judged(
         [] if fits else [f"{asked} answers of {mechanism!r} cost more than may follow the number of voters"],
         f"{asked} answers and the number of voters cost at most epsilon {limit.epsilon:g} together",

@@ -16,7 +16,7 @@ from pate_jax.runs import registration
 from pate_jax.runs.crowds import students
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory  # noqa: F401  # of the fields that a candidate inherits
-from pate_jax.runs.release.findings import Ended, Finding, failed, judged, made, passed
+from pate_jax.runs.release.findings import Ended, Finding, failed, judged, made, passed, unchecked
 from pate_jax.runs.tune import candidates, pipeline
 from pate_jax.runs.tune.candidates import Choice, Place
 from pate_jax.system import storage
@@ -34,6 +34,8 @@ class Candidate(Subject):
     @cached_property
     def crowd(self) -> Crowd:
         """The crowd of the candidate, on the data of the choice."""
+        if self.choice.dataset is None:
+            raise Ended(unchecked("the data of the choice cannot be opened"))
         return self.choice.crowd(self.number)
 
 

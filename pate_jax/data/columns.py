@@ -56,7 +56,7 @@ def from_dict(description: Mapping[str, Any]) -> Column:
     True
     """
     categories, scale = description["categories"], description["scale"]
-    filling = description.get("filling")  # older students had no missing values
+    filling = description.get("filling")
     return Column(
         str(description["name"]),
         None if categories is None else tuple(map(str, categories)),

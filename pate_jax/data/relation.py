@@ -52,7 +52,7 @@ def check_users_count(dataset: Dataset, by: str) -> None:
 
 
 def claimed(settings: Mapping[str, Mapping[str, Any]]) -> Any:
-    """The relation that a run's settings name; older runs recorded only how their data was divided.
+    """The relation that a run's settings name or, where they name none, by which its data was divided.
 
     >>> claimed({"partition": {"by": "user"}}), claimed({"relation": {"relation": "contents"}})
     ('user', 'contents')

@@ -43,7 +43,7 @@ class Plan:
     wave: int
     """teachers of a wave: they are kept on disk together"""
     public_records: int = 0
-    """the number of private records as this plan knows it; 0, as what follows, in plans of older versions"""
+    """the number of private records as this plan knows it"""
     length: int = 0
     """places for the records of a shard, from that number; a longer shard gets more and changes no plan"""
     memory: int = 0

@@ -21,12 +21,12 @@ import numpy as np
 from pate_jax import aggregate, voting
 from pate_jax.accounting import RELATIONS, Relation
 from pate_jax.accounting.filter import Cost
+from pate_jax.accounting.inputs import check_totals
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
 from pate_jax.runs import (
     budget,
-    chain,
     ledger,
     plans,
     publication,
@@ -66,6 +66,7 @@ def adopt(
     continues the same batch. `certificate` is that of votes which were joined from several owners'.
     """
     _check_declared(run, relation)
+    check_totals(votes.votes)
     if certificate is not None:
         owners.check(certificate, relation or run.record.read().relation, votes)
     batch = _batch_of(run, votes, more)
@@ -148,12 +149,10 @@ def _reserved(
 ) -> plans.Plan | plans.CountedPlan:
     """Everything that the run may ask, which its register has to show."""
     settings = run.record.read()
-    fixed, rule = settings.budget, settings.rule
+    fixed = settings.budget
     most = None if fixed is None else (fixed.epsilon, fixed.delta)
-    queries = plans.answers(
-        mechanism, teachers=teachers, classes=classes, queries=queries, most=most, rule=rule
-    )
-    return plans.beside(settings.limit, plans.Plan(mechanism, teachers, classes, queries, "", rule))
+    queries = plans.answers(mechanism, teachers=teachers, classes=classes, queries=queries, most=most)
+    return plans.beside(settings.limit, plans.Plan(mechanism, teachers, classes, queries, ""))
 
 
 def draw(
@@ -297,9 +296,9 @@ def _charge(run: RunDirectory, mechanism: AnyMechanism, batch: int, spent: Cost,
     asked = budget.fit(run, spent, wanted=len(whole.votes), teachers=teachers, classes=classes)
     votes = subset(whole, slice(asked))
     digest, queries, inputs = (storage.digest(part) for part in (votes.votes, votes.ids, votes.digests))
-    label, fixed = streams.label(batch, queries, inputs, chain.SCHEMA), budget.fixed(run)
+    label, fixed = streams.label(batch, queries, inputs), budget.fixed(run)
     drawn = draw(run, mechanism, votes.votes, label)
-    order, cost = budget.cost_of(fixed, mechanism, teachers, classes, asked, run.record.read().rule)
+    order, cost = budget.cost_of(fixed, mechanism, teachers, classes, asked)
     return Line(
         batch,
         mechanism,

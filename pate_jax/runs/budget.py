@@ -14,7 +14,6 @@ import numpy as np
 
 from pate_jax import accounting
 from pate_jax.accounting import curves, filter, stable
-from pate_jax.accounting.curves import Rule
 from pate_jax.accounting.exact import counts
 from pate_jax.accounting.filter import NOTHING, Cost, Filter
 from pate_jax.accounting.slack import sampler_slack
@@ -77,8 +76,6 @@ def settle(
         planned = settings.budget
     else:
         planned = _plan(run, mechanism, teachers, classes, epsilon, delta)
-    if "mechanism" not in settings:
-        run.record.agree("charges", {"rule": settings.rule})
     run.record.agree("mechanism", to_dict(mechanism))
     run.record.agree("budget", budget_to_dict(planned))
     return planned
@@ -90,11 +87,11 @@ def fixed(run: RunDirectory) -> Filter | None:
 
 
 def cost_of(
-    fixed: Filter | None, mechanism: Mechanism, teachers: int, classes: int, asked: int, rule: Rule
+    fixed: Filter | None, mechanism: Mechanism, teachers: int, classes: int, asked: int
 ) -> tuple[float, Cost]:
     """The order (of the budget, or else the batch's own) and the cost of a batch, whatever the votes."""
-    order = _own_order(mechanism, teachers, classes, asked, rule) if fixed is None else fixed.order
-    each = filter.cost(mechanism, teachers=teachers, classes=classes, order=order, rule=rule)
+    order = _own_order(mechanism, teachers, classes, asked) if fixed is None else fixed.order
+    each = filter.cost(mechanism, teachers=teachers, classes=classes, order=order)
     return order, each.times(asked)
 
 
@@ -136,7 +133,7 @@ def fit(run: RunDirectory, spent: Cost, *, wanted: int, teachers: int, classes: 
     mechanism = settings.mechanism
     if isinstance(mechanism, StableAnswers):
         raise PateError(f"budget={budget} is none of stable answers: restore private/settings.json")
-    each = filter.cost(mechanism, teachers=teachers, classes=classes, order=budget.order, rule=settings.rule)
+    each = filter.cost(mechanism, teachers=teachers, classes=classes, order=budget.order)
     room = budget.affords(spent, each)
     if room == 0:
         raise PateError(
@@ -202,7 +199,7 @@ def summary(run: RunDirectory) -> dict[str, Any]:
     if budget is None:
         delta = CUSTOMARY_DELTA if settings.delta is None else settings.delta
         limit = settings.limit
-        epsilon = limit.epsilon if limit else _epsilon(mechanism, lines, delta, settings.rule)
+        epsilon = limit.epsilon if limit else _epsilon(mechanism, lines, delta)
         spent_now = {"queries": asked, "epsilon": epsilon, "delta": delta}
         if limit is not None:
             spent_now["headcount"] = limit.headcount.sigma
@@ -211,8 +208,7 @@ def summary(run: RunDirectory) -> dict[str, Any]:
     left = {"rdp": max(budget.rdp - total.rdp, 0.0), "share": max(1 - share, 0.0), "queries": None}
     if lines:
         last = lines[-1]
-        size = {"teachers": last.teachers, "classes": last.classes}
-        each = filter.cost(mechanism, **size, order=budget.order, rule=settings.rule)
+        each = filter.cost(mechanism, teachers=last.teachers, classes=last.classes, order=budget.order)
         left["queries"] = budget.affords(total, each)
     return {
         **shown,
@@ -254,8 +250,7 @@ def _plan(
             f"budget_epsilon={epsilon:g} comes too late for {run.root}, which has already answered: a budget "
             "is fixed before the first answer; choose another --out"
         )
-    rule = run.record.read().rule
-    return filter.plan(mechanism, teachers=teachers, classes=classes, epsilon=epsilon, delta=delta, rule=rule)
+    return filter.plan(mechanism, teachers=teachers, classes=classes, epsilon=epsilon, delta=delta)
 
 
 def _check_agreed(run: RunDirectory, budget: Filter | None, epsilon: float | None, delta: float) -> None:
@@ -268,18 +263,18 @@ def _check_agreed(run: RunDirectory, budget: Filter | None, epsilon: float | Non
         )
 
 
-def _own_order(mechanism: Mechanism, teachers: int, classes: int, asked: int, rule: Rule) -> float:
+def _own_order(mechanism: Mechanism, teachers: int, classes: int, asked: int) -> float:
     """The order for a run without a budget: the one at which this list alone has the least epsilon."""
     orders = curves.default_orders()
-    curve = curves.data_independent(mechanism, teachers, classes, orders, rule=rule)[0]
+    curve = curves.data_independent(mechanism, teachers, classes, orders)[0]
     best = curves.epsilon(orders, curve * max(asked, 1), CUSTOMARY_DELTA).order
     return float(np.asarray(best, np.float64))
 
 
-def _epsilon(mechanism: Mechanism, lines: Sequence[Line], delta: float, rule: Rule) -> float | None:
+def _epsilon(mechanism: Mechanism, lines: Sequence[Line], delta: float) -> float | None:
     totals = np.concatenate([np.full(line.asked, line.teachers) for line in lines])
     classes = max(line.classes for line in lines)
     slack = sampler_slack(mechanism, len(totals), classes)
-    cost, _ = accounting.worst_case(mechanism, totals, delta, classes=classes, slack=slack, rule=rule)
+    cost, _ = accounting.worst_case(mechanism, totals, delta, classes=classes, slack=slack)
     epsilon = float(cost.epsilon)
     return epsilon if np.isfinite(epsilon) else None

@@ -35,9 +35,8 @@ from pate_jax.errors import PateError
 from pate_jax.system import locks, progress, storage
 
 SCHEMA = 4
-# Noise of batch 1 is named after its inputs from 3 on; an index is charged from 4 on; 5 is a crowd's release,
-# 6 a party's part of a vote, and 8 a choice of settings.
-READABLE = (2, 3, 4, 5, 6, 8, 9)
+# answers, a crowd's release, a party's part of a vote, a choice of settings, a training
+READABLE = (4, 5, 6, 8, 9)
 GENESIS = "0" * 64
 LONGEST = 1 << 28  # the most bytes of a line
 _TAIL = len(', "digest": ""}\n') + 64

@@ -22,13 +22,15 @@ _MOST_GROUPS = 12
 
 def results(found: Seen, dataset: Dataset, data: Mapping[str, Any]) -> dict[str, Any]:
     """The results that follow from the test part; `data` are the recorded settings of the data."""
+    facts = seen.facts(found, dataset.class_names)
+    private = found.where == "test" and data.get("test_is_private")
     return {
         **_predicts(dataset, data),
         "student_accuracy": seen.accuracy(found),
         "bought": public_labels.bought(found, dataset),
-        "seen": seen.facts(found, dataset.class_names),
+        "seen": {**facts, "where": "private"} if private else facts,
         "measures": _measures(found, dataset, data),
-        **({"test_is_private": True} if data.get("test_is_private") else {}),
+        **({"test_is_private": True} if private else {}),
     }
 
 

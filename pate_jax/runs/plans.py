@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from pate_jax.accounting import curves, filter, parties, repetitions, sampled_noise, stable
 from pate_jax.accounting.after_count import Limit
-from pate_jax.accounting.curves import Rule
 from pate_jax.accounting.exact import counts
 from pate_jax.accounting.filter import Cost
 from pate_jax.accounting.sampled_noise import Training
@@ -36,24 +35,19 @@ def answers(
     classes: int,
     queries: int,
     most: tuple[float, float] | None,
-    rule: Rule,
 ) -> int:
     """The number of answers that a run may give: its list, or what its budget (epsilon, delta) affords.
 
     >>> from pate_jax.mechanisms import GNMax
-    >>> answers(GNMax(40.0), teachers=250, classes=10, queries=500, most=(1.0, 1e-5), rule="counts")
-    48
+    >>> answers(GNMax(40.0), teachers=250, classes=10, queries=500, most=(1.0, 1e-5))
+    74
     """
     if isinstance(mechanism, StableAnswers):
         return stable.MOST_QUERIES
     if most is None:
         return queries
     epsilon, delta = most
-    fixed = filter.plan(
-        mechanism, teachers=teachers, classes=classes, epsilon=epsilon, delta=delta, rule=rule
-    )
-    each = filter.cost(mechanism, teachers=teachers, classes=classes, order=fixed.order, rule=rule)
-    return fixed.affords(filter.NOTHING, each)
+    return filter.affordable(mechanism, teachers=teachers, classes=classes, epsilon=epsilon, delta=delta)
 
 
 class Plan(NamedTuple):
@@ -64,7 +58,6 @@ class Plan(NamedTuple):
     classes: int
     queries: int
     relation: str
-    rule: Rule  # what its queries are charged for
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -75,14 +68,13 @@ class Plan(NamedTuple):
         """The plan that `to_dict` described."""
         if not (isinstance(described, dict) and {*described} == set(cls._fields)):
             raise PateError(f"plan={described!r} is none that a run was ever entered with: restore the file")
-        rule = curves.check_rule(described["rule"])
-        return cls(**{**described, "mechanism": from_dict(described["mechanism"]), "rule": rule})
+        return cls(**{**described, "mechanism": from_dict(described["mechanism"])})
 
     def curve(self, orders: Curve) -> Curve:
         """The Renyi curve of all its answers."""
         if isinstance(self.mechanism, StableAnswers):
             return stable.curve(self.mechanism, orders)
-        one = curves.data_independent(self.mechanism, self.teachers, self.classes, orders, rule=self.rule)[0]
+        one = curves.data_independent(self.mechanism, self.teachers, self.classes, orders)[0]
         return np.asarray(self.queries * one, np.float64)
 
     def strays(self) -> float:
@@ -95,8 +87,8 @@ class Plan(NamedTuple):
         """What it may spend under a limit with this order."""
         if isinstance(self.mechanism, StableAnswers):
             return Cost(float(self.curve(np.array([order]))[0]), self.strays())
-        size = {"teachers": self.teachers, "classes": self.classes}
-        return filter.cost(self.mechanism, **size, order=order, rule=self.rule).times(self.queries)
+        each = filter.cost(self.mechanism, teachers=self.teachers, classes=self.classes, order=order)
+        return each.times(self.queries)
 
     def covers(self, other: AnyPlan) -> bool:
         """Whether a run that was entered with this plan may do what the other one says."""

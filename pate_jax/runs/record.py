@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from pate_jax import student
 from pate_jax.accounting import after_count
 from pate_jax.accounting.after_count import Limit
-from pate_jax.accounting.curves import NEWEST, Rule, check_rule
 from pate_jax.accounting.filter import Filter
 from pate_jax.accounting.tuning import Tuned
 from pate_jax.ensemble import TeacherConfig
@@ -141,12 +140,6 @@ class Settings:
     def limit(self) -> Limit | None:
         """What answers may cost that a noisy number of voters chose; None of a run whose plan read none."""
         return after_count.limit(**self.stages[HEADCOUNT]) if HEADCOUNT in self.stages else None
-
-    @property
-    def rule(self) -> Rule:
-        """The rule by which queries are charged; for a run that an older version charged, "counts"."""
-        older: Rule = "counts" if "mechanism" in self.stages else NEWEST
-        return check_rule(self.stages.get("charges", {}).get("rule", older))
 
     @property
     def delta(self) -> float | None:

@@ -17,14 +17,11 @@ from pate_jax.runs.settings import RunConfig
 def before_training(inputs: Inputs, config: RunConfig, mechanism: AnyMechanism) -> None:
     """Enter a whole run with the most that its settings let it spend."""
     dataset, cut = inputs.dataset, inputs.cut
-    teachers, classes = cut.teachers, dataset.classes
+    teachers, classes = cut.number, dataset.classes
     most = None if config.budget is None else (config.budget, config.delta)
     settings = inputs.run.record.read()
-    rule = settings.rule
-    queries = plans.answers(
-        mechanism, teachers=teachers, classes=classes, queries=config.wanted, most=most, rule=rule
-    )
-    plan = Plan(mechanism, teachers, classes, queries, relation.of(dataset, cut.by), rule)
+    queries = plans.answers(mechanism, teachers=teachers, classes=classes, queries=config.wanted, most=most)
+    plan = Plan(mechanism, teachers, classes, queries, relation.of(dataset, cut.by))
     registration.enter(inputs.run, plans.beside(settings.limit, plan), lambda: dataset, config.register)
 
 
@@ -38,10 +35,8 @@ def before_answers(
     if fixed is not None:
         most = (fixed.epsilon, fixed.delta)
     settings = run.record.read()
-    queries = plans.answers(
-        mechanism, teachers=teachers, classes=classes, queries=len(votes), most=most, rule=settings.rule
-    )
-    plan = Plan(mechanism, teachers, classes, queries, stages.covered(run), settings.rule)
+    queries = plans.answers(mechanism, teachers=teachers, classes=classes, queries=len(votes), most=most)
+    plan = Plan(mechanism, teachers, classes, queries, stages.covered(run))
 
     def records() -> Dataset | None:
         return open_data(settings.data) if "data" in settings else None

@@ -24,7 +24,7 @@ from pate_jax.accounting.filter import NOTHING, Cost
 from pate_jax.aggregate.stable import Answered, Progress, answer
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.stable import StableAnswers
-from pate_jax.runs import chain, ledger, streams
+from pate_jax.runs import ledger, streams
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import Line
 from pate_jax.system import storage
@@ -105,7 +105,7 @@ def charge(
             f"its figure covers {stable.MOST_QUERIES:,} in all; ask fewer"
         )
     digest, queries, inputs = (storage.digest(part) for part in (whole.votes, whole.ids, whole.digests))
-    stream = streams.name(mechanism, digest, streams.label(batch, queries, inputs, chain.SCHEMA))
+    stream = streams.name(mechanism, digest, streams.label(batch, queries, inputs))
     found = drawn(run, mechanism, whole.votes, stream, lines)
     order, paid = cost(mechanism, first=not lines)
     return Line(
@@ -137,7 +137,7 @@ def _opened(run: RunDirectory, lines: Sequence[Line]) -> jax.Array | None:
     if not lines:
         return None
     line = next((one for one in reversed(lines) if _unanswered(one)), lines[0])
-    label = streams.label(line.batch, line.queries, line.inputs, line.schema)
+    label = streams.label(line.batch, line.queries, line.inputs)
     return streams.key(run, streams.name(line.mechanism, line.votes, label))
 
 

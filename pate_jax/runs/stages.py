@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,8 @@ def begin(
     before the work, not after it, and so is a `learner` that these data cannot have; a `delta` too large for
     so many records is warned about.
     """
-    choice = choice.drawn(_RECORDS * cut.teachers)
+    cut = replace(cut, teachers=cut.number)
+    choice = choice.drawn(_RECORDS * cut.number)
     with devices.failing_together():
         refuse_crowd(run.record.read(), run.root)
         inputs = Inputs(run, choice, cut, config, opened=opened, known=net)
@@ -90,7 +92,7 @@ def _check_learner(config: student.StudentConfig, dataset: data.Dataset) -> None
 def _check_fit(inputs: Inputs, asks: int, min_distance: float | None) -> None:
     """Refuse data that are not enough for what is asked, and a net that does not fit them."""
     dataset, cut = inputs.dataset, inputs.cut
-    partition.check_enough(partition.units_of(dataset.private, cut.by), cut.teachers)
+    partition.check_enough(partition.units_of(dataset.private, cut.by), cut.number)
     if asks:
         queries.different(dataset.public, asks, [], queries.spacing(inputs, min_distance))
     inputs.net  # noqa: B018  # built now: a net that cannot be built is refused before anything is recorded
@@ -109,7 +111,7 @@ def train(inputs: Inputs) -> dict[str, Any]:
     storage.write_json(run.certificate, "certificate", certificate)
     teachers = _teachers(inputs)
     report = {
-        "teachers": inputs.cut.teachers,
+        "teachers": inputs.cut.number,
         "records": len(dataset.private.ids),
         "shard_size": _spread(inputs.shards.counts),
         "notes": dict(dataset.private_notes),
@@ -121,7 +123,7 @@ def train(inputs: Inputs) -> dict[str, Any]:
 
 def settle(inputs: Inputs, mechanism: AnyMechanism, epsilon: float | None, delta: float) -> None:
     """Fix the mechanism and the budget of a trained run before anything is asked."""
-    teachers, classes = inputs.cut.teachers, inputs.dataset.classes
+    teachers, classes = inputs.cut.number, inputs.dataset.classes
     budget.settle(inputs.run, mechanism, teachers=teachers, classes=classes, epsilon=epsilon, delta=delta)
 
 
@@ -148,7 +150,7 @@ def vote(
     if run.votes_of(batch).exists():
         run.record.agree(stage, chosen)
         return voting.load_votes(run.votes_of(batch))
-    dataset, teachers = inputs.dataset, inputs.cut.teachers
+    dataset, teachers = inputs.dataset, inputs.cut.number
     wanted = budget.fit(run, budget.spent(run), wanted=wanted, teachers=teachers, classes=dataset.classes)
     given = dataset if public is None else queries.further(dataset, public)
     pool = given.public
@@ -207,7 +209,6 @@ def state(run: RunDirectory, delta: float, pld: bool | None = None) -> accountin
         after=settings.limit,
         sanitised=limits.figure(run, settings.mechanism, delta),
         pld=pld,
-        rule=settings.rule,
     )
 
 
@@ -257,7 +258,7 @@ def teach(
     """
     statement = storage.read_json(run.existing(run.public_statement, "account"), "statement")
     if run.results.exists():
-        run.record.agree("student", to_settings(config), but_not=student.not_taken(config))
+        run.record.agree("student", to_settings(config))
         results = storage.read_json(run.results, "results")
         if results.get("batches", 1) == run.batches and _told(run, statement):
             return results
@@ -266,7 +267,7 @@ def teach(
     trials.record(run, dataset.trial)
     statement = _restated(run, statement)
     _check_learner(config, dataset)
-    run.record.agree("student", to_settings(config), but_not=student.not_taken(config))
+    run.record.agree("student", to_settings(config))
     choice = students.choose(run, config, dataset, asked)
     learned = students.learn(run, choice.config, dataset, asked)
     found = seen.look(learned, dataset)
@@ -335,11 +336,11 @@ def tell_owner(run: RunDirectory) -> dict[str, Any]:
     votes, answers, settings = load_asked(run), load_answers(run), run.record.read()
     whole = storage.read_json(run.existing(run.statement, "account"), "statement")
     statement = accounting.Statement.from_dict(whole)
-    mechanism, delta, rule = settings.mechanism, whole["delta"], settings.rule
+    mechanism, delta = settings.mechanism, whole["delta"]
     inside = _inside(run, votes)
     figures = [
         (run_pages.CONSENSUS, run_pages.consensus(votes.votes, np.asarray(answers.answered))),
-        *run_pages.costs(mechanism, votes.votes, delta, rule),
+        *run_pages.costs(mechanism, votes.votes, delta),
         (run_pages.ACCURACY, run_pages.accuracies(results, inside)),
     ]
     shown, details = contact_sheet(run), {**inside, "settings": settings.stages}

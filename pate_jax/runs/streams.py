@@ -26,14 +26,13 @@ def key(run: RunDirectory, stream: str) -> jax.Array:
     return drawn
 
 
-def label(batch: int, queries: str, inputs: str, schema: int) -> int | str:
+def label(batch: int, queries: str, inputs: str) -> str:
     """The name of a batch's noise: the batch's number, and the digests of its queries and inputs.
 
     Without the digests, two copies of a run that ask about different inputs next could reveal, by equal
-    answers, that the votes on them are equal. `schema` is that of the ledger's line: up to 2, the name of
-    batch 1 was its number alone.
+    answers, that the votes on them are equal.
     """
-    return batch if batch == 1 and schema < 3 else f"{batch} about {queries} {inputs}"
+    return f"{batch} about {queries} {inputs}"
 
 
 def name(mechanism: AnyMechanism, votes_digest: str, label: int | str) -> str:

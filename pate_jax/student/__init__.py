@@ -22,7 +22,6 @@ if TYPE_CHECKING:
         Vat,
         from_dict,
         named,
-        not_taken,
         with_method,
     )
     from pate_jax.student.spaces import space
@@ -47,7 +46,6 @@ __all__ = [
     "fit_many",
     "from_dict",
     "named",
-    "not_taken",
     "select",
     "space",
     "with_method",

@@ -356,9 +356,9 @@ def with_method(config: Settings, method: str) -> StudentConfig:
 
 
 def from_dict(recorded: Mapping[str, Any]) -> StudentConfig:
-    """The settings that `dataclasses.asdict` wrote, or an earlier version, which wrote those of all methods.
+    """The settings that `dataclasses.asdict` wrote.
 
-    >>> from_dict({"method": "ridge", "steps": 3})
+    >>> from_dict({"method": "ridge"})
     Ridge(method='ridge')
     """
     given = {name: tuple(value) if isinstance(value, list) else value for name, value in recorded.items()}
@@ -370,15 +370,6 @@ def from_dict(recorded: Mapping[str, Any]) -> StudentConfig:
             f"{', '.join(unknown) or 'none'}); restore the file"
         )
     return named(method, **{name: given[name] for name in names(KINDS[method]) & given.keys()})
-
-
-def not_taken(config: Settings) -> list[str]:
-    """The settings of other methods, which this one does not read; earlier versions recorded them too.
-
-    >>> "latent" in not_taken(Vat())
-    True
-    """
-    return sorted(frozenset().union(*map(names, KINDS.values())) - names(type(config)))
 
 
 def _foreign(kind: type[Settings], name: str, value: Any) -> str:

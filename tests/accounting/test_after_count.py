@@ -152,7 +152,7 @@ def test_a_statement_of_answers_beyond_the_limit_is_refused(lists):
 
 
 def test_a_register_counts_the_number_and_the_answers():
-    answers = Plan(DiscreteGaussianMax(40.0), 250, 10, 60, "record", "index")
+    answers = Plan(DiscreteGaussianMax(40.0), 250, 10, 60, "record")
     plan = CountedPlan(20.0, answers)
     orders = np.array([2.0, 9.0])
     assert np.allclose(plan.curve(orders), answers.curve(orders) + orders / 800, rtol=1e-6)
@@ -165,7 +165,7 @@ def test_a_register_counts_the_number_and_the_answers():
 def test_a_plan_of_teachers_takes_the_place_of_a_crowd_that_told_its_number_alone():
     crowd, answers = (
         CrowdPlan(0.2, "neighbours", "record"),
-        Plan(DiscreteGaussianMax(40.0), 9, 2, 6, "", "index"),
+        Plan(DiscreteGaussianMax(40.0), 9, 2, 6, ""),
     )
     counted = CountedPlan(20.0, answers)
     assert plans.kept((crowd,), 1, counted) == ()

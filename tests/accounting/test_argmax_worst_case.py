@@ -158,6 +158,53 @@ def test_lattice_laws_equal_sums():
         assert np.allclose(np.exp(law.log_q[:, 0]), wanted, rtol=1e-12)
 
 
+@pytest.mark.parametrize("a_wins", [False, True])
+def test_laws_of_wide_noise_equal_sums(a_wins):
+    """Nothing but sums over whole numbers, from far below to far above, at leads of either sign."""
+    scale, random = 260.0, np.random.default_rng(4)
+    k = np.arange(-40.0 * scale, 40 * scale + 1)
+    log_mass = -(k**2) / (2 * scale**2) - np.log(np.exp(-(k**2) / (2 * scale**2)).sum())
+    log_below = np.logaddexp.accumulate(log_mass)
+
+    def wins(x, y, at_least):  # sum over a's noise: a's place is positive, and b's not above it
+        from_here = np.maximum(0, int(1 - x - k[0]))
+        reach = np.clip(np.arange(from_here, len(k)) + int(x - y - at_least), 0, len(k) - 1)
+        return np.logaddexp.reduce(log_mass[from_here:] + log_below[reach])
+
+    places = np.round(random.uniform(-9, 12, (12, 2)) * scale)
+    vote = moved_vote.WideLatticeVote(scale, a_wins)
+    laws = vote.laws(places[:, 0] - places[:, 1], places[:, 0])
+    for row, (x, y) in enumerate(places):
+        before, after = (
+            np.array([wins(x - move, y + move, not a_wins), wins(y + move, x - move, a_wins)])
+            for move in (0, 1)
+        )
+        assert np.abs(laws.log_q[:2, row] - after).max() < 5e-7
+        losses = before - after
+        assert np.abs(laws.loss[:2, row] - losses).max() < 1e-8 * np.abs(losses).max() + 1e-12
+        x_below, y_below = (log_below[np.clip(int(-place - k[0]), 0, len(k) - 1)] for place in (x - 1, y + 1))
+        assert abs(laws.log_q[2, row] - x_below - y_below) < 5e-7
+
+
+def test_exact_costs_of_wide_noise_come_close_to_the_bound_and_stay_below():
+    mechanism, orders = DiscreteGaussianMax(300.0), np.array([1.5, 8.0, 300.0])
+    for votes, least in (([5000, 5000], 0.99), ([5001, 5000], 0.99), ([3000, 3000, 3000], 0.83)):
+        found = exact.rdp(mechanism, np.array([votes]), orders)[0]
+        bound = argmax_worst_case.curve(mechanism.noise, orders)
+        assert np.all(found <= bound) and found[0] > least * bound[0]
+
+
+def test_wide_noise_costs_what_sums_say_and_never_more_than_released_counts(monkeypatch):
+    orders = np.array([1.01, 2.0, 9.0, 70.0, 200.0])
+    with monkeypatch.context() as patch:
+        patch.setattr(argmax_worst_case, "WIDE", 50.0)
+        wide = argmax_worst_case.curve(Noise("discrete_gaussian", 70.0), orders)
+    summed = argmax_worst_case.curve(Noise("discrete_gaussian", 70.0000001), orders)
+    assert np.allclose(wide, summed, rtol=1e-6)
+    widest = argmax_worst_case.curve(Noise("discrete_gaussian", 1e5), orders) / (orders / 1e5**2)
+    assert np.all((widest > 0.64) & (widest < 0.65))
+
+
 @pytest.mark.parametrize(
     "noise",
     [

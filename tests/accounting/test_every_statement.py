@@ -76,6 +76,18 @@ def shown(statement):
     return {**statement.own(), "figures": figures, **{name: getattr(statement, name) for name in common}}
 
 
+@pytest.mark.parametrize("kind", MAKERS)
+def test_no_figure_takes_the_status_of_another(kind):
+    for name, figure in made(kind).figures.items():
+        body = json.loads(described(kind))
+        body["figures"][name]["status"] = "publishable" if figure.status == "sensitive" else "sensitive"
+        if kind in ("parties", "training"):  # whose figures follow from other fields
+            assert accounting.Statement.from_dict(body) == made(kind)
+            continue
+        with pytest.raises(PateError, match="no statement"):
+            accounting.Statement.from_dict(body)
+
+
 @given(st.sampled_from(NEEDED), ANYTHING)
 def test_a_field_of_another_kind_is_one_sentence(needed, value):
     kind, field = needed

@@ -18,7 +18,7 @@ from pate_jax.accounting.slack import sampler_slack
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, GNMax, LNMax, PermuteAndFlip
 
-SIZE = {"teachers": 100, "classes": 10, "rule": "index"}
+SIZE = {"teachers": 100, "classes": 10}
 MECHANISMS = [
     GNMax(sigma=20.0),
     DiscreteGaussianMax(sigma=20.0),
@@ -100,7 +100,7 @@ def divergence(found, scales, votes, depth, total=NOTHING, history=()):
     log_p, log_q = history[-1] if history else (0.0, 0.0)
     scale = scales[len([one for one in history if one[0] > one[1]]) % len(scales)]
     mechanism = GNMax(scale)
-    each = filter.cost(mechanism, teachers=9, classes=2, order=found.order, rule="index")
+    each = filter.cost(mechanism, teachers=9, classes=2, order=found.order)
     if depth == 0 or found.affords(total, each) < 1:
         return max(0.0, math.exp(log_p) - math.exp(found.epsilon + log_q))
     gaps = [(one - two) / (math.sqrt(2) * scale) for one, two in votes]
@@ -115,7 +115,7 @@ def divergence(found, scales, votes, depth, total=NOTHING, history=()):
 @pytest.mark.parametrize("votes", [((5, 4), (4, 5)), ((6, 3), (5, 4))])
 def test_an_asker_who_adapts_gets_no_more_than_delta(votes):
     """All answers of an adaptive interview enumerated: scales follow from answers, the filter ends it."""
-    found = filter.plan(GNMax(4.0), teachers=9, classes=2, epsilon=1.0, delta=0.05, rule="index")
+    found = filter.plan(GNMax(4.0), teachers=9, classes=2, epsilon=1.0, delta=0.05)
     deltas = [divergence(found, (4.0, 3.0, 6.0), pair, 9) for pair in (votes, votes[::-1])]
     assert 0 <= max(deltas) <= 0.05
     wasteful = filter.Filter(1.0, 0.05, found.order, found.rdp * 30, 1.0)

@@ -123,7 +123,7 @@ def test_a_moved_vote_is_told_apart_no_better_than_answers_say(mechanism, votes)
 
 def test_under_a_budget_the_curve_is_that_of_all_that_it_affords():
     mechanism, rows = ConfidentDiscreteGaussian(4, 8.0, 8.0), np.array([[6, 4, 0]] * 2)
-    size = {"teachers": 10, "classes": 3, "rule": "index"}
+    size = {"teachers": 10, "classes": 3}
     budget = filter.plan(mechanism, epsilon=2.0, delta=DELTA, **size)
     each = filter.cost(mechanism, order=budget.order, **size)
     queries = budget.affords(filter.NOTHING, each)

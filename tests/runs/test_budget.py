@@ -14,7 +14,7 @@ from pate_jax.audit import verify
 from pate_jax.cli import main
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, GNMax, to_dict
-from pate_jax.runs import batches, budget, chain, ledger, record, stages, streams
+from pate_jax.runs import batches, budget, chain, ledger, stages, streams
 from pate_jax.runs.answers import load_answers, load_asked
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.system import storage
@@ -192,7 +192,7 @@ def test_equal_votes_in_two_batches_share_no_noise(tmp_path):
 def test_another_mechanism_on_a_copy_of_the_run_shares_no_noise(tmp_path):
     run = begin(tmp_path, rows=12)
     (line,) = ledger.read(run.ledger)
-    label = streams.label(1, line.queries, line.inputs, chain.SCHEMA)
+    label = streams.label(1, line.queries, line.inputs)
     both = (MECHANISM, DiscreteGaussianMax(30.0))
     names = [streams.name(mechanism, line.votes, label) for mechanism in both]
     assert streams.commitment(run, names[0]) != streams.commitment(run, names[1])
@@ -272,22 +272,6 @@ def test_copies_made_before_the_first_vote_share_no_noise(tmp_path, kind):
     one, other, same = refused
     assert 40 < one.sum() < 160 and 50 < (one != other).sum() < 150  # 100 differ on average, within 7 sigma
     np.testing.assert_array_equal(one, same)
-
-
-def test_a_run_of_an_older_version_keeps_the_noise_it_was_made_with(tmp_path, monkeypatch):
-    """A ledger of schema 2: the noise of its first batch is named after the votes alone."""
-    with monkeypatch.context() as older:
-        older.setattr(chain, "SCHEMA", 2)
-        older.setattr(record, "NEWEST", "counts")
-        run = begin(tmp_path, rows=12, split=34)
-    line, by = ledger.read(run.ledger)[0], json.dumps(to_dict(MECHANISM), sort_keys=True)
-    assert line.noise == streams.commitment(run, f"noise of batch 1 for {line.votes} by {by}")
-    go_on(run, 12, 12, split=34)
-    assert [line.schema for line in ledger.read(run.ledger)] == [2, chain.SCHEMA]
-    found = verify.of_run(run)
-    assert not found.of("failed") and any("older version" in text for text in found.of("unchecked"))
-    relabelled = begin(tmp_path, rows=12, split=34, name="relabelled")
-    assert ledger.read(relabelled.ledger)[0].answers != line.answers
 
 
 EDITS = {
@@ -425,7 +409,7 @@ def test_votes_from_elsewhere_are_covered_as_declared(tmp_path, relation):
     )
 
 
-def test_an_undeclared_run_of_an_older_version_is_opened_and_may_be_declared(tmp_path, capsys):
+def test_a_run_that_lost_its_declaration_is_opened_and_may_be_declared(tmp_path, capsys):
     run = begin(tmp_path, rows=12, delta=1e-5)
     kept = {name: value for name, value in run.record.stages().items() if name != "relation"}
     storage.write_json(run.settings, "settings", kept)

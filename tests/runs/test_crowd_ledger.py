@@ -55,7 +55,7 @@ def test_a_version_that_knows_nothing_of_crowds_refuses_the_file(tmp_path, monke
 
 def test_costs_of_both_kinds_add_up_under_one_budget(tmp_path):
     run = RunDirectory(tmp_path)
-    mechanism, size = GNMax(sigma=40.0), {"teachers": 250, "classes": 3, "rule": "index"}
+    mechanism, size = GNMax(sigma=40.0), {"teachers": 250, "classes": 3}
     fixed = filter.plan(mechanism, epsilon=2.0, delta=1e-5, **size)
     asked = filter.cost(mechanism, order=fixed.order, **size).times(60)
     order, released = budget.release_cost(fixed, RELEASE)
@@ -68,7 +68,7 @@ def test_costs_of_both_kinds_add_up_under_one_budget(tmp_path):
     assert total.rdp == pytest.approx(asked.rdp + released.rdp) and total.rdp >= asked.rdp + released.rdp
     # by another way: both curves together, at all orders
     orders = curves.default_orders()
-    curve = 60 * curves.data_independent(mechanism, 250, 3, orders, rule="index")[0]
+    curve = 60 * curves.data_independent(mechanism, 250, 3, orders)[0]
     together = curves.epsilon(orders, curve + counts.rdp(RELEASE, orders), fixed.delta).epsilon
     at_one_order = (
         total.rdp + math.log1p(-1 / order) - (math.log(fixed.delta) + math.log(order)) / (order - 1)

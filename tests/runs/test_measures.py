@@ -8,10 +8,13 @@ from scipy import special
 from sklearn import linear_model, metrics
 
 import pate_jax
+from pate_jax.audit import secrets
+from pate_jax.audit.subject import Subject
 from pate_jax.data import Part
 from pate_jax.data.columns import Column
 from pate_jax.data.dataset import Dataset, Preprocessing
 from pate_jax.runs import measured
+from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.report import measures, measures_page
 from pate_jax.runs.report.seen import Seen
 
@@ -155,9 +158,14 @@ def test_what_is_measured_on_private_test_rows_stays_inside(tmp_path, private, c
     assert "Model card" in released and "<html" in released
     for said in ("AUROC", f"{right:.1%}", "ublic labels alone are right", "By stage"):
         assert (said in released) != private, said
+    for said in (str(result), owner):
+        assert ("300 private test rows" in said) == private != ("300 public test inputs" in said)
+    held = secrets.secrets(Subject(RunDirectory(tmp_path)))
+    assert [len(inputs) for inputs in held.inputs()] == [1500, 1500, *([300, 300] if private else [])]
 
 
 def test_the_student_of_private_test_rows_is_otherwise_the_same():
     data, found, _ = judged_set()
     free, kept = (measured.results(found, data, {"test_is_private": it}) for it in (False, True))
-    assert measured.published(free) == free and kept.pop("test_is_private") and kept == free
+    assert measured.published(free) == free and kept.pop("test_is_private")
+    assert {**kept, "seen": {**kept["seen"], "where": "test"}} == free

@@ -269,25 +269,6 @@ def test_what_a_keys_votes_cost_together_is_said(tmp_path):
     assert "epsilon" not in claims.warning([user], second, 1e-5)
 
 
-def test_claims_of_an_older_version_are_read_and_filled_in_when_their_vote_goes_on(tmp_path):
-    book, first = tmp_path / "votes" / "ledger.jsonl", claimed(tmp_path)
-    other = claimed(tmp_path, name="b.toml", seconds=21.0)
-    with chain.Writer(book) as writer:
-        told = {"agreement": first.agreement, "run": first.run, "place": first.place}
-        writer.append({"schema": ledger.SCHEMA, "claim": told})
-    (old,) = claims.read(book)
-    assert (old.agreement, old.vote, old.plan) == (first.agreement, None, None)
-    with pytest.raises(PateError, match="this key has voted on this agreement in"):
-        claims.others(book, first._replace(run="0" * 64))
-    assert "1 of these protect another unit or are of an older version" in claims.warning(
-        claims.others(book, other), other, 1e-5
-    )
-    claims.enter(book, first)
-    assert claims.read(book) == [old, first] and claims.others(book, other._replace(vote=2)) == [first]
-    with pytest.raises(PateError, match="was taken by another agreement"):
-        claims.enter(book, other)
-
-
 @pytest.mark.parametrize("claim", [None, {"agreement": "0" * 64}, {"name": "east"}])
 def test_a_line_that_is_no_claim_is_refused(claim, tmp_path):
     with chain.Writer(tmp_path / "ledger.jsonl") as writer:

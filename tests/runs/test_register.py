@@ -55,6 +55,14 @@ def begin(folder, name, file, relation="record", mechanism=MECHANISM, epsilon=No
     return run
 
 
+def test_votes_of_which_some_have_more_teachers_begin_no_run(tmp_path, file):
+    uneven = voting.Votes(np.array([[50, 50], [50, 49]], np.int32), ids=np.array(["a", "b"]))
+    run = RunDirectory(tmp_path / "run")
+    with run.writing(), pytest.raises(PateError, match="row 1 sums to 99, row 0 to 100: each teacher"):
+        batches.adopt(run, uneven, None, relation="record")
+    assert not run.votes.exists() and not run.ledger.exists()
+
+
 def more(run, shift=ROWS, rows=ROWS):
     """A further batch under the budget of a run."""
     with run.writing():

@@ -101,7 +101,7 @@ def test_the_statement_is_the_cost_of_the_list_and_the_verifier_agrees(ended):
 
 def draws(run, mechanism, line):
     """The noise of a batch's thresholds and queries, by their places in the list."""
-    label = streams.label(line.batch, line.queries, line.inputs, line.schema)
+    label = streams.label(line.batch, line.queries, line.inputs)
     key = streams.key(run, streams.name(mechanism, line.votes, label))
     return [sampler._drawn(mechanism, one, 0, 32) for one in jax.random.split(key)]
 

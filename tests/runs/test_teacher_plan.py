@@ -20,7 +20,7 @@ from pate_jax.runs import pipeline, stand_ins, teacher_plan, teacher_rehearsal, 
 from pate_jax.runs.crowds import forecast
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.record import PLANNED
-from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
+from pate_jax.runs.settings import TEACHERS, DataChoice, PartitionChoice, RunConfig
 from pate_jax.runs.teacher_rehearsal import Tried
 from pate_jax.student import Ridge
 from pate_jax.system import storage
@@ -225,6 +225,17 @@ def test_what_the_user_chose_is_not_planned_anew(tmp_path):
     assert (config.partition.teachers, config.queries, config.selection) == (30, 25, "random")
     assert (config.min_distance, config.teacher.net, config.teacher.epochs) == (0.2, "table", 2)
     assert made.net is None and found["front"] is None
+
+
+@pytest.mark.parametrize("given", [TEACHERS, None])
+def test_the_usual_number_of_teachers_is_kept_where_the_user_gives_it(given, tmp_path, monkeypatch):
+    def rehearse(*_, teachers, **__):
+        assert teachers == given
+        raise PateError("rehearsed")
+
+    monkeypatch.setattr(teacher_rehearsal, "rehearse", rehearse)
+    with pytest.raises(PateError, match="rehearsed"):
+        planned(files(tmp_path / "a"), tmp_path / "run", partition=PartitionChoice(given))
 
 
 def test_teachers_that_learn_step_by_step_get_shards_from_which_they_learn(tmp_path):

@@ -75,6 +75,18 @@ def test_it_passes_every_check_also_the_deep_ones(made):
     assert not findings.of("failed") and not findings.of("unchecked")
 
 
+def test_where_the_data_are_gone_what_needs_them_is_unchecked(copy, monkeypatch):
+    opened = Subject.opened.func
+
+    def without_data(subject):
+        return opened(subject) if isinstance(subject.run, Place) else findings.unchecked("the data are gone")
+
+    without = property(without_data)
+    monkeypatch.setattr(Subject, "opened", without)
+    found = verify.at(copy.root, deep=True)
+    assert not found.of("failed") and any("cannot be opened" in said for said in found.of("unchecked"))
+
+
 def test_nothing_that_is_published_or_said_tells_how_many_there_were(made, capsys):
     config, results = made
     choice = Choice(RunDirectory(config.directory), None)

@@ -284,12 +284,17 @@ def test_a_table_of_text_is_encoded_as_in_training(tmp_path, capsys):
         ("sex,age\nm,3\n", "lacks the column 'gain'"),
         ("gain,sex,age\n3,m,old\n", "age='old' at row 0"),
         ("gain,sex,age\n-3,m,4\n", "gain="),
+        ('gain,sex,age\n3,"m,4\n1,f,5\n', "not a CSV table"),
+        ("gain,sex,age,age\n3,m,4,5\n", "names each column once"),
     ]:
         (tmp_path / "bad.csv").write_text(content)
         with pytest.raises(PateError, match=said):
             serving.read_inputs(again, tmp_path / "bad.csv")
         with pytest.raises(predict.InputError, match=said):
             predict.read(tmp_path / "bad.csv", alone)
+    np.savez(tmp_path / "bad.npz", inputs=np.zeros((3, 5)), ids=np.array(["a", "b"]))
+    with pytest.raises(predict.InputError, match=r"ids of shape \(2,\) for inputs of shape \(3, 5\)"):
+        predict.read_named(tmp_path / "bad.npz", alone)
 
 
 @pytest.mark.parametrize(

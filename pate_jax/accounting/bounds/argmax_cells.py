@@ -15,13 +15,21 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pate_jax.accounting.bounds.moved_vote import GaussianVote, LatticeVote, Laws, excess, third, weighed
+from pate_jax.accounting.bounds.moved_vote import (
+    GaussianVote,
+    LatticeVote,
+    Laws,
+    WideLatticeVote,
+    excess,
+    third,
+    weighed,
+)
 from pate_jax.accounting.bounds.worst_reading import highest
 
 Curve = NDArray[np.float64]
 Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-Vote = GaussianVote | LatticeVote
+Vote = GaussianVote | LatticeVote | WideLatticeVote
 TOLERANCE = 1e-3  # relative: how far the overall bound may end above a value that is attained
 STEEP = 0.05  # the bend of a logarithm from which on a cell is bounded by its rising masses too
 _ROUNDS = 40
@@ -89,7 +97,7 @@ class Search:
 
     def __init__(self, vote: Vote, scale: float, orders: Curve, first_lead: float) -> None:
         self.vote, self.scale, self.first_lead = vote, scale, first_lead
-        self.whole = isinstance(vote, LatticeVote)
+        self.whole = not isinstance(vote, GaussianVote)
         self.orders, self.forward = np.tile(orders, 2), np.arange(2 * len(orders)) < len(orders)
         self.best = np.zeros(len(orders))  # the largest excess that is attained
         self.by_lead, self.by_place = bends(self.orders, scale, self.whole)

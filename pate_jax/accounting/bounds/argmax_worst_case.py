@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from pate_jax.accounting.bounds.argmax_cells import TOLERANCE, Search, Suprema, box
 from pate_jax.accounting.bounds.laplace_worst_case import largest_excess
-from pate_jax.accounting.bounds.moved_vote import GaussianVote, LatticeVote
+from pate_jax.accounting.bounds.moved_vote import GaussianVote, LatticeVote, WideLatticeVote
 from pate_jax.mechanisms import Noise
 
 Curve = NDArray[np.float64]
@@ -26,10 +26,11 @@ LEFT_OUT = 1e-18  # times the order: more than everything outside the box that i
 LARGEST_SHIFT = 3.0  # the largest order / scale for which the bound is claimed
 SCALES = {  # the smallest and the largest scale for which the bound is claimed
     "gaussian": (0.5, 1e5),
-    "discrete_gaussian": (1.0, 250.0),
+    "discrete_gaussian": (1.0, 1e5),
     "laplace": (0.5, 1e5),
     "discrete_laplace": (1.0, 100.0),
 }
+WIDE = 250.0  # the widest discrete Gaussian noise whose masses are added up one by one
 
 
 class Levels(NamedTuple):
@@ -90,14 +91,22 @@ def shares(noise: Noise) -> Suprema:
     elif noise.family == "gaussian":
         suprema = Search(GaussianVote(noise.scale), noise.scale, knots, 1.0).run()
     else:
-        below, above = box(noise.scale, float(knots[-1]))
-        vote = LatticeVote(noise, int(2 * below + above) + 4, a_wins=False)
+        votes = _on_whole_numbers(noise)
         # a class that wins ties needs a lead that is smaller by one vote
-        runs = [Search(each, noise.scale, knots, 1.0 - each.a_wins).run() for each in (vote, vote.mirrored())]
+        runs = [Search(vote, noise.scale, knots, 1.0 - vote.a_wins).run() for vote in votes]
         suprema = runs[0].larger(runs[1])
     return suprema._replace(
         largest=_share(suprema.largest, knots), cells=_share(suprema.cells, knots[:, None, None])
     )
+
+
+def _on_whole_numbers(noise: Noise) -> tuple[LatticeVote | WideLatticeVote, ...]:
+    """The laws where b wins the ties between the two, and where a does."""
+    if noise.scale > WIDE:
+        return WideLatticeVote(noise.scale, a_wins=False), WideLatticeVote(noise.scale, a_wins=True)
+    below, above = box(noise.scale, LARGEST_SHIFT * noise.scale)
+    vote = LatticeVote(noise, int(2 * below + above) + 4, a_wins=False)
+    return vote, vote.mirrored()
 
 
 def _share(excess: Curve, knots: Curve) -> Curve:

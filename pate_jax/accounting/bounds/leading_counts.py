@@ -58,6 +58,7 @@ def vote_grid(noise: Noise, orders: Curve) -> VoteGrid:
     np.True_
     """
     smallest, largest = argmax_worst_case.SCALES.get(noise.family, (math.inf, 0.0))
+    largest = min(largest, argmax_worst_case.WIDE) if noise.is_discrete else largest
     if noise.family not in ("gaussian", "discrete_gaussian") or not smallest <= noise.scale <= largest:
         raise PateError(
             f"{noise.family} noise of scale {noise.scale!r} has no sanitised figure; take a Gaussian "

@@ -9,6 +9,7 @@ and 4.
 from __future__ import annotations
 
 import copy
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -90,7 +91,12 @@ def log_wins_by_lead(lead: Curve, x: Curve, y: Curve) -> Curve:
     >>> bool(np.abs(log_wins_by_lead(at - beside, at, beside)[0] - log_wins(at, beside)).max() < 1e-14)
     True
     """
-    lead, x, y = np.concatenate([lead, -lead]), np.concatenate([x, y]), np.concatenate([y, x])
+    both = np.concatenate([x, y]), np.concatenate([y, x])
+    return _log_wins_along(np.concatenate([lead, -lead]), *both).reshape(2, -1)
+
+
+def _log_wins_along(lead: Curve, x: Curve, y: Curve) -> Curve:
+    """`log Pr[X > max(Y, 0)]` [N] at places whose lead is `lead = x - y`, which share integrals."""
     order = np.lexsort((x, lead))
     lead, x, y = lead[order], x[order], y[order]
     slope = np.maximum(np.abs(x[:-1]), np.abs(x[1:])) + np.maximum(x[1:] - lead[1:], 0) + 1
@@ -104,7 +110,7 @@ def log_wins_by_lead(lead: Curve, x: Curve, y: Curve) -> Curve:
         logs[first:last] = np.logaddexp.accumulate(logs[first:last])
     out = np.empty(len(x))
     out[order] = logs
-    return out.reshape(2, -1)
+    return out
 
 
 def _log_piece(lead: Curve, first: Curve, last: Curve) -> Curve:
@@ -210,6 +216,59 @@ class LatticeVote:
     def _place(self, first: Curve) -> NDArray[np.int64]:
         """Where the sums from these k on stand in a row."""
         return np.clip(first + self.reach, 0, 2 * self.reach + 1).astype(np.int64)
+
+
+class WideLatticeVote:
+    """The same under discrete Gaussian noise that is too wide to add up one by one.
+
+    A sum over whole numbers is the integral from half a vote before the first of them, as under Gaussian
+    noise, and a small correction (the series of Euler and Maclaurin; docs/worst_case.md, section 2).
+
+    >>> wide, places = WideLatticeVote(400.0, a_wins=True), (np.array([500.0]), np.array([900.0]))
+    >>> summed = LatticeVote(Noise("discrete_gaussian", 400.0), reach=8000, a_wins=True)
+    >>> bool(np.abs(wide.laws(*places).loss / summed.laws(*places).loss - 1).max() < 1e-10)
+    True
+    """
+
+    def __init__(self, scale: float, a_wins: bool) -> None:
+        self.scale, self.a_wins = scale, a_wins
+
+    def laws(self, lead: Curve, x: Curve) -> Laws:
+        """The laws at points `(x, x - lead)`, in whole votes."""
+        before, after = (self._two(x - moved, x - lead + moved) for moved in (0, 1))
+        log_q, change = third(self.below(x, -1), self.below(x - lead, 1))
+        return Laws(np.stack([*after, log_q]), np.stack([*(before - after), change]))
+
+    def below(self, place: Curve, change: int) -> Below:
+        """One class below the best of the others: at its place after its count changed, and before."""
+        return Below(*(self._log_cdf(-moved - place) for moved in (change, 0)))
+
+    def _log_cdf(self, z: Curve) -> Curve:
+        u = (z + 0.5) / self.scale
+        with np.errstate(under="ignore"):
+            hazard = np.exp(-u * u / 2 - noise_law.HALF_LOG_2PI - special.log_ndtr(u))
+        result: Curve = special.log_ndtr(u) + np.log1p(u * hazard / (24 * self.scale**2))
+        return result
+
+    def _two(self, x: Curve, y: Curve) -> Curve:
+        """`log Pr[a]` and `log Pr[b]` [2, N], where one of the two wins ties."""
+        tie = 0 if self.a_wins else 1
+        first = np.concatenate([x - 0.5, y - 0.5]) / self.scale
+        second = np.concatenate([y - 1 + tie, x - tie]) / self.scale
+        lead = x - y + 0.5 - tie
+        main = _log_wins_along(np.concatenate([lead, -lead]) / self.scale, first, second)
+        return (main + np.log1p(_beyond(first, second, main) / (24 * self.scale**2))).reshape(2, -1)
+
+
+def _beyond(x: Curve, y: Curve, log_main: Curve) -> Curve:
+    """`int_0^inf (t-y) phi(t-x) phi(t-y) dt` and the slope of `phi(t-x) Phi(t-y)` at 0, over the mass."""
+    with np.errstate(under="ignore"):
+        peak = np.exp(-(x * x + y * y) / 2 - 2 * noise_law.HALF_LOG_2PI - log_main)
+        far = -((x - y) ** 2) / 4 - 2 * noise_law.HALF_LOG_2PI + special.log_ndtr((x + y) / math.sqrt(2))
+        edge = -x * x / 2 - noise_law.HALF_LOG_2PI + special.log_ndtr(-y)
+        inner = (x - y) * math.sqrt(math.pi) / 2 * np.exp(far - log_main)
+        result: Curve = 1.5 * peak + inner + x * np.exp(edge - log_main)
+        return result
 
 
 def excess(log_q: Curve, loss: Curve, orders: Curve, forward: NDArray[np.bool_] | np.bool_) -> Curve:

@@ -112,14 +112,14 @@ def teach(run: RunDirectory, config: student.StudentConfig, crowd: Crowd | None 
     statement = storage.read_json(run.existing(run.public_statement, "account"), "statement")
     before = run.student / "statement.json"
     if run.results.exists():
-        run.record.agree("student", to_settings(config), but_not=student.not_taken(config))
+        run.record.agree("student", to_settings(config))
         if before.exists() and storage.read_json(before, "statement") == statement:
             return storage.read_json(run.results, "results")
     made = steps.shown(run)
     crowd = (crowd or crowd_inputs.opened(run)).at(len(made.tables))
     dataset = crowd.dataset
     students.check(config, crowd)
-    run.record.agree("student", to_settings(config), but_not=student.not_taken(config))
+    run.record.agree("student", to_settings(config))
     learned, given, asked, choice = learn(crowd, config, again=False)
     doubt = shares.doubt(answers.shares(crowd)[0])
     progress.warn(doubt)

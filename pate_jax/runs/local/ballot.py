@@ -131,7 +131,7 @@ def _votes(votes: Path, party: str) -> _Votes:
 
 
 def _secret(folder: Path) -> Secret:
-    """The party's secret, which is drawn once; a folder of an older version gets one with its next vote."""
+    """The party's secret, which is drawn once."""
     secret = Secret(folder / "keys.json", folder / "ledger.jsonl", folder)
     if not secret.file.exists():
         secret.make(None)

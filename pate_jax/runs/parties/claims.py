@@ -21,14 +21,14 @@ from pate_jax.runs.plans import PartyPlan
 
 
 class Claim(NamedTuple):
-    """One vote of a key, in one run; lines of older versions end after the place."""
+    """One vote of a key, in one run."""
 
     agreement: str
     run: str  # what names it and tells nothing of its secret
     place: str
-    vote: int | None = None
-    parties: tuple[str, ...] = ()  # the fingerprints of all, sorted
-    plan: PartyPlan | None = None
+    vote: int
+    parties: tuple[str, ...]  # the fingerprints of all, sorted
+    plan: PartyPlan
 
 
 def of(member: Member) -> Claim:
@@ -61,21 +61,20 @@ def enter(path: Path, wanted: Claim) -> None:
     with chain.Writer(path) as book:
         found = read(path)
         _check(found, wanted)
-        if all(one.vote is None for one in found if one.agreement == wanted.agreement):
-            plan = None if wanted.plan is None else wanted.plan.to_dict()
-            book.append({"schema": SCHEMA, "claim": {**wanted._asdict(), "plan": plan}})
+        if all(one.agreement != wanted.agreement for one in found):
+            book.append({"schema": SCHEMA, "claim": {**wanted._asdict(), "plan": wanted.plan.to_dict()}})
 
 
 def warning(earlier: Sequence[Claim], wanted: Claim, delta: float) -> str | None:
     """What the key's other votes and this one cost together; None where there is no other."""
-    if not earlier or wanted.plan is None:
+    if not earlier:
         return None
     unit = wanted.plan.relation
-    plans = [one.plan for one in earlier if one.plan is not None and one.plan.relation == unit]
+    plans = [one.plan for one in earlier if one.plan.relation == unit]
     left = len(earlier) - len(plans)
     before, after = (_said(some, delta) for some in (plans, [*plans, wanted.plan]))
     figures = f"; at delta {delta:g} one {unit} loses at most {before} by these and {after} with this vote"
-    unknown = f"; {left} of these protect another unit or are of an older version, and no sum here has them"
+    unknown = f"; {left} of these protect another unit, and no sum here has them"
     return (
         f"this key has taken part in {len(earlier)} other vote{'s' * (len(earlier) > 1)} "
         f"({', '.join(one.place for one in earlier)}), and the costs add up for whoever is in several"
@@ -95,7 +94,7 @@ def _check(found: Sequence[Claim], wanted: Claim) -> None:
     Each would have other noise, and no run's ledger would show both sums.
     """
     same = [one for one in found if one.agreement == wanted.agreement]
-    higher = 1 + max(one.vote or 1 for one in [*found, wanted])
+    higher = 1 + max(one.vote for one in [*found, wanted])
     if same and same[0].run != wanted.run:
         raise PateError(
             f"this key has voted on this agreement in {same[0].place}, and a second run has other noise and "
@@ -118,8 +117,7 @@ def _claim(body: Any, path: Path) -> Claim:
         raise PateError(wrong)
     try:
         found = Claim(**body)
+        parties = tuple(map(str, found.parties))
     except TypeError as error:
         raise PateError(wrong) from error
-    plan: Any = found.plan
-    parties = tuple(map(str, found.parties))
-    return found._replace(parties=parties, plan=None if plan is None else PartyPlan.from_dict(plan))
+    return found._replace(parties=parties, plan=PartyPlan.from_dict(found.plan))

@@ -40,7 +40,7 @@ def teach(run: RunDirectory, config: student.StudentConfig) -> dict[str, Any]:
     member = join.opened(run)
     statement = storage.read_json(run.existing(run.public_statement, "party join"), "statement")
     if run.results.exists():
-        run.record.agree("student", to_settings(config), but_not=student.not_taken(config))
+        run.record.agree("student", to_settings(config))
         return storage.read_json(run.results, "results")
     dataset = ballot.open_dataset(member)
     given = lesson(member, dataset)
@@ -48,7 +48,7 @@ def teach(run: RunDirectory, config: student.StudentConfig) -> dict[str, Any]:
     if given.linear is None or not isinstance(config, student.Linear):
         config.resolved(image=image)  # refuses what does not suit the inputs
     check_shown(config, image=image, shown=dataset.show_public)
-    run.record.agree("student", to_settings(config), but_not=student.not_taken(config))
+    run.record.agree("student", to_settings(config))
     learned, method = learn(member, config, dataset, given)
     results = _results(member, dataset, given, learned, method)
     write.write(run.release, learned, statement, results)

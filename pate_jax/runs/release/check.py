@@ -51,7 +51,6 @@ _STATEMENT = frozenset(
             "teachers",
             "classes",
             "declared",
-            "rule",
             "releases",
             "tuned",
             "training",
@@ -83,7 +82,7 @@ _PATTERNS = {
     "a comment of HTML": re.compile(r"<!--"),
     "an embedded file": re.compile(r"data:(?!,)[\w/+.-]*[;,]"),
 }
-_ALARM = NOT_PRIVATE.partition(":")[0]  # cards and pages of older runs have other words after it
+_ALARM = NOT_PRIVATE.partition(":")[0]
 _PREDICTOR, _PARAMETERS, _PAGE = "student/predict.py", "student/parameters.npz", "report.html"
 _COLON = ":"  # between the name of a column and its value
 _LARGEST = 1 << 31  # the most bytes of one file

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from pate_jax.accounting import plots, trade_off
-from pate_jax.accounting.curves import Rule
 from pate_jax.accounting.plots import canvas, rendered
 from pate_jax.accounting.statement import NOT_PRIVATE
 from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
@@ -107,14 +106,14 @@ def consensus(votes: np.ndarray, answered: np.ndarray) -> bytes:
     return rendered(figure)
 
 
-def costs(mechanism: AnyMechanism, votes: np.ndarray, delta: float, rule: Rule) -> list[tuple[str, bytes]]:
+def costs(mechanism: AnyMechanism, votes: np.ndarray, delta: float) -> list[tuple[str, bytes]]:
     """The pictures of what each query costs; none of stable answers, whose cost is the whole list's, nor of
     noisy counts, whose queries cost the same.
     """
     if isinstance(mechanism, StableAnswers) or mechanism.releases_counts:
         return []
     titles = (CUMULATIVE, BY_CONSENSUS, SPLIT)
-    return list(zip(titles, plots.every(mechanism, votes, delta, rule=rule), strict=True))
+    return list(zip(titles, plots.every(mechanism, votes, delta), strict=True))
 
 
 def accuracies(results: Mapping[str, Any], inside: Mapping[str, Any]) -> bytes:

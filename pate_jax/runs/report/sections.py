@@ -1,6 +1,7 @@
 """What both pages of every run show beside the guarantee: how good the student is, and what was answered.
 
-All of it may be published: it follows from public inputs, public labels, released answers and the student.
+All of it may be published, since it follows from public inputs, public labels, released answers and the
+student. Only what was measured on private test rows may not: `runs.measured.published` takes it out.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def headline(results: Mapping[str, Any], statement: Statement) -> str:
     seen = results.get("seen")
     if seen and results["student_accuracy"] is not None:
         limits = words.interval(seen["low"], seen["high"])
-        more = f"of {seen['inputs']:,} {words.PARTS['test']}; 95% interval: {limits}"
+        more = f"of {seen['inputs']:,} {words.PARTS[seen['where']]}; 95% interval: {limits}"
         facts.append(("The student is right on", words.share(seen["right"], seen["inputs"]), more))
     return html.tiles(facts)
 
@@ -53,9 +54,7 @@ def _classes(seen: Mapping[str, Any]) -> list[str]:
         return []
     heads = ("Class", "Right", "Share", "95% interval")
     title = "Which classes it gets wrong"
-    said = (
-        f"<p>Of {seen['inputs']:,} {words.PARTS[seen['where']]}, by their public label, the worst first.</p>"
-    )
+    said = f"<p>Of {seen['inputs']:,} {words.PARTS[seen['where']]}, by their own label, the worst first.</p>"
     rest = html.folded(f"{len(rows) - _WORST} more classes", html.rows(heads, rows[_WORST:]))
     more = [rest] if len(rows) > _WORST else []
     return [html.heading(title), said, html.rows(heads, rows[:_WORST]), *more]

@@ -10,7 +10,7 @@ from pate_jax.accounting import Statement
 from pate_jax.accounting.figures import rounded_up
 
 SYNTHETIC = "The data is synthetic: it was drawn by a program, and nobody's records are in it."
-PARTS = {"test": "public test inputs", "public": "public inputs"}
+PARTS = {"test": "public test inputs", "private": "private test rows", "public": "public inputs"}
 
 
 def title(results: Mapping[str, Any]) -> str:
@@ -41,7 +41,7 @@ def near(asked: int, found: int | None, *, remedy: bool = True, charged: bool = 
     46 of the 500 inputs asked about are near-duplicates of an earlier one (nearer than half of the typical \
 distance to the nearest), and an answer to each was charged: --min-distance 0.5 leaves them out.
     """
-    if found is None:  # sums answer for every input, or the run is one of an earlier version
+    if found is None:  # sums answer for every input
         return []
     if not found:
         return [f"None of the {asked:,} inputs asked about is a near-duplicate of an earlier one."]
@@ -74,7 +74,7 @@ def interval(low: float, high: float) -> str:
 
 
 def accuracy(results: Mapping[str, Any]) -> str | None:
-    """How often the student is right on the public test part, with its interval where the run knows it.
+    """How often the student is right on the test part, with its interval where the run knows it.
 
     >>> accuracy({"student_accuracy": 0.9, "seen": {"where": "test", "right": 9, "inputs": 10,
     ...     "low": 0.5549, "high": 0.9975}})
@@ -82,14 +82,12 @@ def accuracy(results: Mapping[str, Any]) -> str | None:
     >>> accuracy({"student_accuracy": None}) is None
     True
     """
-    seen = results.get("seen")
     if results.get("student_accuracy") is None:
         return None
-    if seen is None:  # a run of an earlier version
-        return f"{results['student_accuracy']:.1%} of the public test inputs"
+    seen = results["seen"]
     limits = interval(seen["low"], seen["high"])
     told = share(seen["right"], seen["inputs"])
-    return f"{told} of {seen['inputs']:,} public test inputs (95% interval: {limits})"
+    return f"{told} of {seen['inputs']:,} {PARTS[seen['where']]} (95% interval: {limits})"
 
 
 def learned(results: Mapping[str, Any]) -> list[str]:

@@ -292,7 +292,10 @@ def read_named(
     arrays = _arrays(path)
     if "inputs" not in arrays:
         raise InputError(f"{path} has no array 'inputs'; it holds {', '.join(sorted(arrays)) or 'nothing'}")
-    return arrays["inputs"], arrays["ids"].tolist() if "ids" in arrays else None
+    inputs, ids = arrays["inputs"], arrays.get("ids")
+    if ids is not None and ids.shape != inputs.shape[:1]:
+        raise InputError(f"{path} has ids of shape {ids.shape} for inputs of shape {inputs.shape}")
+    return inputs, None if ids is None else ids.tolist()
 
 
 def write(
@@ -428,11 +431,14 @@ def _table(path: Path, student: Student, named: str | None) -> tuple[np.ndarray,
         first = next(csv.reader(text), [""])
         mark = next((one for one in (";", "\t") if len(first) == 1 and one in first[0]), ",")
         text.seek(0)
-        lines = csv.reader(text, delimiter=mark, skipinitialspace=mark != "\t")
+        # strict: no quote left open swallows rows
+        lines = csv.reader(text, delimiter=mark, skipinitialspace=mark != "\t", strict=True)
         header = [name.strip() for name in next(lines, [])]
         rows = [[_plain(value, mark) for value in row] for row in lines if row]
     except (csv.Error, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not a CSV table in UTF-8: {error}") from error
+    if not header or "" in header or len(set(header)) < len(header):
+        raise InputError(f"{path} must begin with a line that names each column once; it names {header}")
     for number, row in enumerate(rows):
         if len(row) != len(header):
             raise InputError(f"{path} row {number} has {len(row)} values for {len(header)} columns")

@@ -145,6 +145,11 @@ def fails(*tests: Callable[[], object]) -> Check:
     return check
 
 
+def in_a_folder(test: Callable[[Path], object]) -> Check:
+    """The same for a test that wants a folder."""
+    return lambda patch, folder: fails(functools.partial(test, folder))(patch, folder)
+
+
 def _is_whole(test: Callable) -> bool:
     """Whether the default tests call exactly this: a test of a module, without arguments or marks."""
     if not inspect.isfunction(test) or not test.__name__.startswith("test_"):

@@ -84,10 +84,10 @@ def more_noise_than_was_drawn(run):
     settings(run, mechanism=to_dict(claimed))
 
     def changed(body):
-        label = streams.label(body["batch"], body["queries"], body["inputs"], chain.SCHEMA)
+        label = streams.label(body["batch"], body["queries"], body["inputs"])
         noise = streams.commitment(run, streams.name(claimed, body["votes"], label))
         size = {"teachers": body["teachers"], "classes": body["classes"], "asked": body["asked"]}
-        cost = ledger.cost_to_dict(*budget.cost_of(fixed, claimed, **size, rule="index"))
+        cost = ledger.cost_to_dict(*budget.cost_of(fixed, claimed, **size))
         return {**body, "mechanism": to_dict(claimed), "noise": noise, "cost": cost}
 
     rewrite(run, lambda bodies: [changed(body) for body in bodies])
@@ -391,7 +391,7 @@ def removal_covered(run):
 
 
 def relation_left_out(run):
-    """Settings as older versions wrote them, which named only what was cut."""
+    """Settings that do not say whom the guarantee covers."""
     run.record.forget("relation")
     stages.account(run)
 

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 import small_runs
-from catalogue import case, is_caught, made, replaced
+import test_teacher_plan
+from catalogue import case, in_a_folder, is_caught, made, replaced
 
 from pate_jax.accounting import composition, curves
 from pate_jax.aggregate import noise
 from pate_jax.mechanisms import DiscreteGaussianMax
-from pate_jax.runs import batches, ledger
+from pate_jax.runs import batches, ledger, teacher_plan
 
 COUNTED = made(small_runs.counted)
 
@@ -47,6 +48,12 @@ def shares_for_counts(real):
     return pack
 
 
+def no_question(patch):
+    patch.setattr(teacher_plan, "_check_wish", lambda run, config, found: None)
+    patch.setattr(teacher_plan, "said", lambda found: [])  # the test's plan has no more than it needs
+    patch.setattr(teacher_plan, "_filled", lambda config, found: config)
+
+
 MISTAKES = [
     case(
         "counts with half their noise", replaced(noise, "source", half_the_scale), COUNTED, "noise: .*follow"
@@ -62,6 +69,12 @@ MISTAKES = [
         "statement: .*data_independent",
     ),
     case("counts that are not those drawn", replaced(ledger, "pack", shares_for_counts), COUNTED, "follow"),
+    case(
+        "a plan that is gone on with at another epsilon",
+        no_question,
+        in_a_folder(test_teacher_plan.test_a_plan_for_another_epsilon_or_delta_is_not_gone_on_with),
+        "DID NOT RAISE",
+    ),
 ]
 
 

@@ -88,7 +88,7 @@ def judged_by_votes(real):
 
 def after_the_votes_alone(real):
     """The noise of the first batch says nothing of what was asked."""
-    return lambda batch, queries, inputs, schema: real(batch, queries, inputs, 2)
+    return lambda batch, queries, inputs: str(batch)
 
 
 def recorded_and_not_entered(run, plan, records, file):

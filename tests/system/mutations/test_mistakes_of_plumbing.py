@@ -14,7 +14,7 @@ import test_noise
 import test_own_files
 import test_partition
 import test_release
-from catalogue import case, fails, is_caught, made, replaced
+from catalogue import case, fails, in_a_folder, is_caught, made, replaced
 
 from pate_jax.aggregate import noise
 from pate_jax.data import columns, duplicates, folders, overlap, own_files, partition
@@ -132,10 +132,6 @@ def users_meet():
 def without_entropy():
     with pytest.MonkeyPatch.context() as patch:
         test_noise.test_without_entropy_there_is_no_key(patch, OSError)
-
-
-def in_a_folder(test):
-    return lambda patch, folder: fails(partial(test, folder))(patch, folder)
 
 
 CASES = [

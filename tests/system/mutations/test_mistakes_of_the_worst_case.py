@@ -118,6 +118,12 @@ MISTAKES = [
         "laws_equal_mpmath",
     ),
     case(
+        "wide noise that is taken for Gaussian noise at the same places",
+        source(moved_vote.WideLatticeVote, "_two", "x - 0.5, y - 0.5", "x, y"),
+        fails(partial(worst.test_laws_of_wide_noise_equal_sums, True)),
+        "wide_noise_equal_sums",
+    ),
+    case(
         "others that leave their place twice as slowly as they may",
         forgetful(
             source(laplace_worst_case, "_mean_excess", "-count / noise.scale", "-count / (2 * noise.scale)")
