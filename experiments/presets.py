@@ -41,8 +41,8 @@ def small(config: RunConfig) -> RunConfig:
     >>> small(MNIST.config).mechanism.threshold, small(MNIST.config).data.dataset
     (4.8, 'strokes')
     """
-    teachers, share = 6, 6 / config.partition.teachers
-    mechanism = config.mechanism or default_mechanism(config.partition.teachers)
+    teachers, share = 6, 6 / config.partition.number
+    mechanism = config.mechanism or default_mechanism(config.partition.number)
     values = {field.name: getattr(mechanism, field.name) for field in dataclasses.fields(mechanism)}
     scaled = {name: max(1.0, value * share) for name, value in values.items()}
     synthetic = config.data.dataset if config.data.dataset in ("strokes", "glyphs") else "strokes"

@@ -65,8 +65,8 @@ def certified(subject: Subject) -> Iterator[Finding]:
     certificate, claimed = storage.read_json(run.certificate, "certificate"), settings.partition
     about = f"{certificate.get('teachers')} shards by {certificate.get('by')}"
     yield from judged(partition.check_sums(certificate), f"{about} are disjoint and cover the table")
-    if (certificate.get("teachers"), certificate.get("by")) != (claimed.teachers, claimed.by):
-        yield failed(f"{about} are certified; the run claims {claimed.teachers} by {claimed.by}")
+    if (certificate.get("teachers"), certificate.get("by")) != (claimed.number, claimed.by):
+        yield failed(f"{about} are certified; the run claims {claimed.number} by {claimed.by}")
     inputs = subject.inputs
     dataset, key = inputs.dataset, inputs.partition_key
     yield from judged(
@@ -174,7 +174,7 @@ def votes(subject: Subject) -> Iterator[Finding]:
     """Whether the histograms count the labels of the run's teachers."""
     run, settings = subject.run, subject.settings
     subject.needs("vote", run.votes)
-    teachers = settings.partition.teachers if "partition" in settings else None
+    teachers = settings.partition.number if "partition" in settings else None
     for batch in range(1, run.batches + 1):
         found = voting.load_votes(run.votes_of(batch))
         yield from _counted(found, teachers, run.votes_of(batch).name)

@@ -69,9 +69,7 @@ class Inputs:
     @cached_property
     def shards(self) -> partition.Shards:
         """The rows of each teacher."""
-        return partition.divide(
-            self.dataset.private, self.cut.teachers, key=self.partition_key, by=self.cut.by
-        )
+        return partition.divide(self.dataset.private, self.cut.number, key=self.partition_key, by=self.cut.by)
 
     @cached_property
     def seen(self) -> data.Dataset:

@@ -141,13 +141,11 @@ def _config(settings: Mapping[str, Any], voters: Voters | None, epsilon: float, 
         homes[home][name] = _as_flag(name, value)
     if voters not in (None, "auto", "teachers", *get_args(Voting)):
         raise PateError(f"voters={voters!r} must be auto, teachers, {' or '.join(get_args(Voting))}")
-    if voters is None or (voters == "auto" and "teachers" in homes[PartitionChoice]):
-        voters = "teachers"
     return RunConfig(
         data=DataChoice(**homes[DataChoice]),
         partition=PartitionChoice(**homes[PartitionChoice]),
         out=root,
-        voters=voters,
+        voters=voters or "teachers",
         epsilon=epsilon,
         **homes[RunConfig],
     )

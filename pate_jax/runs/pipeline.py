@@ -40,7 +40,7 @@ def run(config: RunConfig) -> dict[str, Any]:
         config = replace(config, voters="teachers")
     settled = teacher_plan.settled(run, config, planned)
     config, net = settled.config, settled.net or net
-    teachers = config.partition.teachers
+    teachers = config.partition.number
     mechanism = config.mechanism or default_mechanism(teachers)
     check_threshold(mechanism, teachers)
     progress.warn(threshold_warning(mechanism, teachers))

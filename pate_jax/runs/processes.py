@@ -112,7 +112,7 @@ def _train_and_vote(run: Share, config: RunConfig) -> None:
         config.student,
     )
     stages.train(inputs)
-    mechanism = config.mechanism or default_mechanism(config.partition.teachers)
+    mechanism = config.mechanism or default_mechanism(config.partition.number)
     stages.settle(inputs, mechanism, config.budget, config.delta)
     stages.vote(inputs, config.wanted, selection=config.chosen_by, min_distance=config.min_distance)
     if not devices.is_first():

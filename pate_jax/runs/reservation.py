@@ -17,7 +17,7 @@ from pate_jax.runs.settings import RunConfig
 def before_training(inputs: Inputs, config: RunConfig, mechanism: AnyMechanism) -> None:
     """Enter a whole run with the most that its settings let it spend."""
     dataset, cut = inputs.dataset, inputs.cut
-    teachers, classes = cut.teachers, dataset.classes
+    teachers, classes = cut.number, dataset.classes
     most = None if config.budget is None else (config.budget, config.delta)
     settings = inputs.run.record.read()
     queries = plans.answers(mechanism, teachers=teachers, classes=classes, queries=config.wanted, most=most)

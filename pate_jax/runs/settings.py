@@ -19,7 +19,7 @@ from pate_jax.runs.stable_choice import StableChoice
 from pate_jax.student.settings import Auto, Linear, Selection, Settings, StudentConfig
 
 Choice = TypeVar("Choice")
-QUERIES, CUSTOMARY_EPSILON = 500, 1.0  # the defaults for lists of teachers and for tables of crowds
+TEACHERS, QUERIES, CUSTOMARY_EPSILON = 125, 500, 1.0  # where nobody says, and nothing is planned
 STROKES = 30_000  # drawn where the number of teachers does not say how many
 
 # The mechanisms as subcommands, except those that need more than votes.
@@ -123,16 +123,22 @@ class DataChoice:
 class PartitionChoice:
     """How the private records are divided into shards."""
 
-    teachers: int = 125
-    """Number of teachers; each is trained on its own shard."""
+    teachers: int | None = None
+    """Number of teachers; each is trained on its own shard. Unset: as many as a rehearsal favours, and 125 of
+    teachers whose mechanism you set."""
     by: Literal["record", "user"] = "record"
     """Whom the guarantee covers: one record, or all records of one user."""
     seed: int | None = None
     """Make the run reproducible and therefore NOT private. Unset: fresh entropy."""
 
     def __post_init__(self) -> None:
-        if self.teachers < 1:
+        if self.teachers is not None and self.teachers < 1:
             raise PateError(f"teachers={self.teachers} must be at least 1")
+
+    @property
+    def number(self) -> int:
+        """How many teachers there are."""
+        return TEACHERS if self.teachers is None else self.teachers
 
 
 @dataclass(frozen=True)
@@ -279,7 +285,7 @@ class RunConfig:
     def _of_teachers(self) -> list[str]:
         """What was set that only teachers take."""
         of_teachers = {
-            "--teachers": self.partition.teachers != PartitionChoice.teachers,
+            "--teachers": self.partition.teachers is not None,
             "--budget-epsilon": self.budget_epsilon is not None,
             "--selection": self.selection is not None,
             "--min-distance": self.min_distance is not None,

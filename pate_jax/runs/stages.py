@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,8 @@ def begin(
     before the work, not after it, and so is a `learner` that these data cannot have; a `delta` too large for
     so many records is warned about.
     """
-    choice = choice.drawn(_RECORDS * cut.teachers)
+    cut = replace(cut, teachers=cut.number)
+    choice = choice.drawn(_RECORDS * cut.number)
     with devices.failing_together():
         refuse_crowd(run.record.read(), run.root)
         inputs = Inputs(run, choice, cut, config, opened=opened, known=net)
@@ -90,7 +92,7 @@ def _check_learner(config: student.StudentConfig, dataset: data.Dataset) -> None
 def _check_fit(inputs: Inputs, asks: int, min_distance: float | None) -> None:
     """Refuse data that are not enough for what is asked, and a net that does not fit them."""
     dataset, cut = inputs.dataset, inputs.cut
-    partition.check_enough(partition.units_of(dataset.private, cut.by), cut.teachers)
+    partition.check_enough(partition.units_of(dataset.private, cut.by), cut.number)
     if asks:
         queries.different(dataset.public, asks, [], queries.spacing(inputs, min_distance))
     inputs.net  # noqa: B018  # built now: a net that cannot be built is refused before anything is recorded
@@ -109,7 +111,7 @@ def train(inputs: Inputs) -> dict[str, Any]:
     storage.write_json(run.certificate, "certificate", certificate)
     teachers = _teachers(inputs)
     report = {
-        "teachers": inputs.cut.teachers,
+        "teachers": inputs.cut.number,
         "records": len(dataset.private.ids),
         "shard_size": _spread(inputs.shards.counts),
         "notes": dict(dataset.private_notes),
@@ -121,7 +123,7 @@ def train(inputs: Inputs) -> dict[str, Any]:
 
 def settle(inputs: Inputs, mechanism: AnyMechanism, epsilon: float | None, delta: float) -> None:
     """Fix the mechanism and the budget of a trained run before anything is asked."""
-    teachers, classes = inputs.cut.teachers, inputs.dataset.classes
+    teachers, classes = inputs.cut.number, inputs.dataset.classes
     budget.settle(inputs.run, mechanism, teachers=teachers, classes=classes, epsilon=epsilon, delta=delta)
 
 
@@ -148,7 +150,7 @@ def vote(
     if run.votes_of(batch).exists():
         run.record.agree(stage, chosen)
         return voting.load_votes(run.votes_of(batch))
-    dataset, teachers = inputs.dataset, inputs.cut.teachers
+    dataset, teachers = inputs.dataset, inputs.cut.number
     wanted = budget.fit(run, budget.spent(run), wanted=wanted, teachers=teachers, classes=dataset.classes)
     given = dataset if public is None else queries.further(dataset, public)
     pool = given.public

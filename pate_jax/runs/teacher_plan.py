@@ -22,7 +22,7 @@ from pate_jax.runs.crowds import forecast
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import front_of, open_data, teachers_net
 from pate_jax.runs.record import PLANNED, refuse_crowd
-from pate_jax.runs.settings import STROKES, PartitionChoice, RunConfig
+from pate_jax.runs.settings import STROKES, RunConfig
 from pate_jax.runs.stable_choice import StableChoice
 from pate_jax.system import devices, headcount, progress
 
@@ -113,7 +113,7 @@ def _opened(config: RunConfig) -> Dataset:
     """The data, refused where there are fewer records than teachers that the user wants."""
     with devices.failing_together():
         dataset = open_data(config.data)
-        if config.partition.teachers != PartitionChoice.teachers:
+        if config.partition.teachers is not None:
             partition.check_enough(_units(config, dataset), config.partition.teachers)
     return dataset
 
@@ -152,14 +152,13 @@ def planned(
 
     `records` is their number or, where it was told with noise, what was told.
     """
-    given = None if config.partition.teachers == PartitionChoice.teachers else config.partition.teachers
     linear, net = config.teacher.net in (None, "linear"), _net(config.teacher, dataset, wide)
     wish: dict[str, Any] = {"records": records, "epsilon": epsilon, "delta": config.delta}
     found = teacher_rehearsal.rehearse(
         dataset,
         labels,
         **wish,
-        teachers=given,
+        teachers=config.partition.teachers,
         queries=config.queries,
         most_queries=pool.number,
         least_shard=teacher_rehearsal.SHARDS[0] if linear else _OF_STEPS,
@@ -219,7 +218,8 @@ def said(found: Mapping[str, Any]) -> list[str]:
     """What was chosen and why, in five lines."""
     expected, mechanism = Expected(**found["expected"]), mechanisms.from_dict(found["mechanism"])
     noise, what = mechanism.noise, "all noisy counts" if mechanism.releases_counts else "the leading label"
-    judges = "the labels of your public file" if expected.labels == 1 else "labels made up in several ways"
+    made_up = "no forecast without public labels; with labels made up in several ways"
+    judges = "expected with the labels of your public file" if expected.labels == 1 else made_up
     typical = found["selection"] in ("space", "kmeans")
     how = ", each typical of one cluster of the public part" if typical else ""
     apart = "" if found["min_distance"] is None else ", no two of them near-duplicates"
@@ -233,7 +233,7 @@ def said(found: Mapping[str, Any]) -> list[str]:
         f"{front}; the student that they teach does best in a rehearsal.",
         f"  queries: {found['queries']:,}{how}{apart}; an answer is {what}; noise: "
         f"{found['mechanism']['name']} of scale {noise.scale:,.4g} on each count of votes{number}.",
-        f"  expected with {judges}: answers {found['right']:.0%} right; of a simple student "
+        f"  {judges}: answers {found['right']:.0%} right; of a simple student "
         f"{expected.text()}{others}; the most frequent class alone {expected.majority:.0%}.",
         _CHANGE,
     ]

@@ -188,7 +188,7 @@ def of_ensemble(ensemble: Ensemble, selection: Selection, size: int, judged_on: 
     return Source(
         name="own data" if choice.private else choice.dataset,
         digest=cells.digest(listed if selection in NESTED else {**listed, "size": size}),
-        teachers=ensemble.cut.teachers,
+        teachers=ensemble.cut.number,
         classes=opened(choice).classes,
         available=size,
         judged_on=judged_on or ("synthetic" if _is_synthetic(choice) else "private"),

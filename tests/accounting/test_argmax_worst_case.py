@@ -186,6 +186,14 @@ def test_laws_of_wide_noise_equal_sums(a_wins):
         assert abs(laws.log_q[2, row] - x_below - y_below) < 5e-7
 
 
+def test_exact_costs_of_wide_noise_come_close_to_the_bound_and_stay_below():
+    mechanism, orders = DiscreteGaussianMax(300.0), np.array([1.5, 8.0, 300.0])
+    for votes, least in (([5000, 5000], 0.99), ([5001, 5000], 0.99), ([3000, 3000, 3000], 0.83)):
+        found = exact.rdp(mechanism, np.array([votes]), orders)[0]
+        bound = argmax_worst_case.curve(mechanism.noise, orders)
+        assert np.all(found <= bound) and found[0] > least * bound[0]
+
+
 def test_wide_noise_costs_what_sums_say_and_never_more_than_released_counts(monkeypatch):
     orders = np.array([1.01, 2.0, 9.0, 70.0, 200.0])
     with monkeypatch.context() as patch:

@@ -51,7 +51,7 @@ def contents(folder):
 def votes_without(opened, name):
     """The labels of all teachers of a data set that never had this user: divided and trained anew."""
     part = opened.dataset.private.take(opened.dataset.private.users != name)
-    shards = partition.divide(part, opened.cut.teachers, key=opened.partition_key, by="user")
+    shards = partition.divide(part, opened.cut.number, key=opened.partition_key, by="user")
     preprocessing = opened.dataset.preprocessing
     trained = ensemble.fit(
         opened.net,

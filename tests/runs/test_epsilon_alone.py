@@ -294,6 +294,14 @@ def test_a_file_of_flags_makes_the_same_run(wished, tmp_path, monkeypatch):
     assert (seen[1].out, seen[1].delta, seen[1].student) == (tmp_path, 1e-6, wished.student)
 
 
+def test_a_flag_that_says_the_usual_number_of_teachers_makes_it_a_run_of_teachers(monkeypatch):
+    seen = []
+    monkeypatch.setattr("pate_jax.runs.pipeline.run", lambda config: seen.append(config) or {})
+    for flags in (("--teachers", "125"), ()):
+        assert call("run", "--voters", "auto", *flags) == 0
+    assert [(one.who, one.partition.teachers) for one in seen] == [("teachers", 125), ("auto", None)]
+
+
 BAD_FILES = {
     "no file": (None, "does not exist"),
     "no TOML": ("epsilon: 3", "is no TOML"),

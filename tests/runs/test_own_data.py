@@ -17,7 +17,7 @@ from pate_jax.runs import ledger, own_data
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import open_data
 from pate_jax.runs.result import Result
-from pate_jax.runs.settings import PartitionChoice
+from pate_jax.runs.settings import TEACHERS
 from pate_jax.student import Student, Supervised
 
 STUDENT = Supervised(net="table", steps=8, batch_size=8)
@@ -195,14 +195,14 @@ def test_teachers_spend_epsilon_as_their_budget(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("voters", [None, "auto"])
 def test_a_number_of_teachers_means_teachers_whatever_the_number(voters, tmp_path, monkeypatch):
-    seen, usual = [], PartitionChoice.teachers
+    seen, usual = [], TEACHERS
     monkeypatch.setattr("pate_jax.runs.pipeline.run", lambda config: seen.append(config) or {})
     settings = SETTINGS | {"voters": voters}
     pate_jax.run(**PARTS, **settings, teachers=usual, out=tmp_path / "run")
     pate_jax.run(**PARTS, **settings, out=tmp_path / "other")
     assert [(config.who, config.partition.teachers) for config in seen] == [
         ("teachers", usual),
-        (voters or "teachers", usual),
+        (voters or "teachers", None),
     ]
 
 

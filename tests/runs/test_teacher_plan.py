@@ -20,7 +20,7 @@ from pate_jax.runs import pipeline, stand_ins, teacher_plan, teacher_rehearsal, 
 from pate_jax.runs.crowds import forecast
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.record import PLANNED
-from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
+from pate_jax.runs.settings import TEACHERS, DataChoice, PartitionChoice, RunConfig
 from pate_jax.runs.teacher_rehearsal import Tried
 from pate_jax.student import Ridge
 from pate_jax.system import storage
@@ -158,15 +158,7 @@ TRIED = Tried(100, 30, 80, np.array([0.9, 0.7]), np.array([[0.8, 0.6]]))
 def test_the_best_student_decides_and_not_the_number_of_answers_or_their_accuracy():
     many = TRIED._replace(queries=500, answers_right=np.array([0.8, 0.6]), right=np.array([[0.9, 0.6]]))
     few = TRIED._replace(queries=20, answers_right=np.array([1.0, 0.9]), right=np.array([[0.5, 0.5]]))
-    assert all(teacher_rehearsal.chosen([TRIED, many, few], 2, image=one) == many for one in (True, False))
-
-
-def test_of_images_the_surest_answers_win_among_plans_that_are_nearly_as_good():
-    sure = TRIED._replace(queries=40, answers_right=np.array([0.95, 0.8]), right=TRIED.right - 0.01)
-    behind = sure._replace(right=TRIED.right - 0.04)
-    assert teacher_rehearsal.chosen([TRIED, sure], 2, image=True) == sure
-    assert teacher_rehearsal.chosen([TRIED, behind], 2, image=True) == TRIED
-    assert teacher_rehearsal.chosen([TRIED, sure], 2, image=False) == TRIED
+    assert teacher_rehearsal.chosen([TRIED, many, few], 2) == many
 
 
 def test_few_teachers_that_stand_for_many_give_answers_as_right_as_many_do():
@@ -235,6 +227,17 @@ def test_what_the_user_chose_is_not_planned_anew(tmp_path):
     assert made.net is None and found["front"] is None
 
 
+@pytest.mark.parametrize("given", [TEACHERS, None])
+def test_the_usual_number_of_teachers_is_kept_where_the_user_gives_it(given, tmp_path, monkeypatch):
+    def rehearse(*_, teachers, **__):
+        assert teachers == given
+        raise PateError("rehearsed")
+
+    monkeypatch.setattr(teacher_rehearsal, "rehearse", rehearse)
+    with pytest.raises(PateError, match="rehearsed"):
+        planned(files(tmp_path / "a"), tmp_path / "run", partition=PartitionChoice(given))
+
+
 def test_teachers_that_learn_step_by_step_get_shards_from_which_they_learn(tmp_path):
     made, found = planned(files(tmp_path / "a"), tmp_path / "run", teacher=TeacherConfig(net="table"))
     assert found["shard"] >= teacher_plan._OF_STEPS and made.config.selection == "kmeans"
@@ -254,8 +257,10 @@ def refused(tmp_path, monkeypatch, expected):
 
 
 def test_a_refusal_names_other_voters_that_are_of_use(tmp_path, monkeypatch):
-    said = refused(tmp_path, monkeypatch, Expected(0.8, 0.7, 0.9, 0.4, 100, labels=5))
-    assert said.startswith("no useful answers; or take --voters sums: 80% right (70% with")
+    said = refused(tmp_path, monkeypatch, Expected(0.8, 0.7, 0.9, 0.4, 100, labels=5, hard=2))
+    assert said.startswith(
+        "no useful answers; or take --voters sums: 70% right (classes of ten clusters) to 90% (of"
+    )
 
 
 def test_a_refusal_names_no_voters_that_are_of_none(tmp_path, monkeypatch):
@@ -269,7 +274,10 @@ def test_it_says_in_five_lines_what_it_chose(tmp_path):
     told = " ".join(lines)
     for wanted in ("900 records", f"{found['teachers']:,} of about", f"{found['queries']:,}, each typical"):
         assert wanted in told
-    assert "labels made up in several ways" in told and "--voters auto" in told
+    assert (
+        "no forecast without public labels; with labels made up in several ways" in told
+        and "--voters auto" in told
+    )
 
 
 def test_labels_of_the_users_public_file_judge(tmp_path):

@@ -50,7 +50,7 @@ def votes_of(queries=60, teachers=90, classes=4):
 def test_a_preset_is_what_its_script_starts(preset):
     config, machines = launch._parse(preset, [])
     assert config == preset.config and set(machines.values()) == {None}
-    check_threshold(config.mechanism, config.partition.teachers)
+    check_threshold(config.mechanism, config.partition.number)
     assert (ROOT / "experiments" / f"{preset.name}.py").is_file()
     with pytest.raises(dataclasses.FrozenInstanceError):
         preset.config.queries = 1

@@ -143,11 +143,12 @@ def said(crowd: Crowd, facts: Mapping[str, Any]) -> list[str]:
     where = "on the labels of your public file" if own else "where labels are least kind to them"
     leading = each[name].least >= max(one.least for one in each.values())
     why = "do best" if leading else "are the simplest of those that do about best"
-    by = "these labels, which are public" if own else "labels that were made up in several ways"
+    made_up = "No forecast without public labels; with labels made up in several ways"
+    by = "Expected with these labels, which are public" if own else made_up
     return [
         f"Chosen by public inputs alone, for epsilon {choice.epsilon:g} at delta {choice.delta:g}: about "
         f"{crowd.voting:,} voters, {dataset.classes} classes, {len(dataset.public.inputs):,} public inputs.",
-        f"  voters: {name}, which {why} {where}. Expected with {by}: {expected}; {alone}.",
+        f"  voters: {name}, which {why} {where}. {by}: {expected}; {alone}.",
         f"  space: {space}.",
         f"  noise: of scale {plan.release.sigma:,.0f} in each of {math.prod(plan.release.shape):,} numbers"
         + (", which are all that leaves." if plan.steps is None else "."),
