@@ -433,8 +433,7 @@ def _table(path: Path, student: Student, named: str | None) -> tuple[np.ndarray,
         text.seek(0)
         # strict: no quote left open swallows rows
         lines = csv.reader(text, delimiter=mark, skipinitialspace=mark != "\t", strict=True)
-        header = [name.strip() for name in next(lines, [])]
-        header[:1] = ["index"] if header[:1] == [""] and len(header) > 1 else header[:1]  # of a data frame
+        header = [name.strip() or "index" * (not place) for place, name in enumerate(next(lines, []))]
         rows = [[_plain(value, mark) for value in row] for row in lines if row]
     except (csv.Error, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not a CSV table in UTF-8: {error}") from error
