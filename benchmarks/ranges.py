@@ -88,7 +88,7 @@ def planned(drawn: Table, labels: list[np.ndarray], mu: float) -> tuple[Tried, E
     numbers = teacher_rehearsal._numbers(drawn.private, None, 10)
     lists = teacher_rehearsal._lists(len(roles.public), None, drawn.public)
     plans = list(teacher_rehearsal._tried(entries, labels, drawn.classes, roles, numbers, mu, lists))
-    best = teacher_rehearsal.chosen(plans, drawn.classes)
+    best = teacher_rehearsal.chosen(plans, drawn.classes, image=False)
     if best is None:
         return None
     return best, teacher_rehearsal._expected(best, [each[roles.judges] for each in labels])

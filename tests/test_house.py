@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parents[1] / "pate_jax"
 MOST_MODULES = 419
 LINES_OF_A_FILE, LINES_OF_A_FUNCTION, MEMBERS_OF_A_CLASS = 400, 60, 10
 
-FILES = {"runs.stages": 426, "student.released.predict": 525}
+FILES = {"runs.stages": 426, "student.released.predict": 531}
 FUNCTIONS = {
     "accounting.answers_statement.statement": 75,
     "cli.plan.plan": 95,

@@ -38,6 +38,7 @@ QUERIES = (20, 40, 80, 150, 250, 500, 1000, 2000)
 FEWEST = 10  # teachers
 _LISTS = 100  # of answers to the same questions at once, over all labels, classes and draws of the noise
 _DRAWS = (2, 8)  # of the noise, at least and at most
+_NEARLY = 0.95  # of the best student's share: plans above it are as good, and the surest is taken
 _FOUR_OF_FIVE = 1.28  # standard deviations
 _UNLIKE = 0.015  # deviation of a run's student from the rehearsed one, on drawn tables (benchmarks/ranges.py)
 _SIGNAL = 0.1  # of answers, between chance and all right, below which they teach nothing
@@ -91,7 +92,7 @@ def rehearse(
     asked = _lists(len(roles.public), queries, most_queries)
     mu = planning.mu(epsilon, delta)
     tried = list(_tried(entries, labels, dataset.classes, roles, numbers, mu, asked))
-    best = chosen(tried, dataset.classes)
+    best = chosen(tried, dataset.classes, image=dataset.kind == "image")
     if best is None:
         raise NoUse(_refusal(tried, records, epsilon, dataset.classes))
     option = _option(best, dataset.classes, epsilon, delta)
@@ -193,20 +194,27 @@ class _Judged(NamedTuple):
         return np.asarray(each[better, :, :, np.arange(len(better))].transpose(1, 2, 0))
 
 
-def chosen(tried: Sequence[Tried], classes: int) -> Tried | None:
+def chosen(tried: Sequence[Tried], classes: int, *, image: bool) -> Tried | None:
     """The plan of the best student in the mean over labels.
 
-    None: answers of all plans are hardly better than chance.
+    Of images, of nearly equal ones that of the surest answers: nets learn more from these than the students
+    that stand for them here, while those of tables are much like them. None: answers of all plans are hardly
+    better than chance.
 
     >>> one = Tried(100, 30, 80, np.array([0.9]), np.array([[0.8]]))
-    >>> sure = one._replace(queries=40, answers_right=np.array([1.0]), right=np.array([[0.79]]))
-    >>> chosen([one, sure], 2).queries
-    80
-    >>> chosen([one._replace(answers_right=np.array([0.51]))], 2) is None
+    >>> sure, wrong = one._replace(queries=40, answers_right=np.array([1.0])), one._replace(queries=20)
+    >>> nearly = sure._replace(right=np.array([[0.79]]))
+    >>> [chosen([one, nearly], 2, image=image).queries for image in (True, False)]
+    [40, 80]
+    >>> chosen([wrong._replace(answers_right=np.array([0.51]))], 2, image=False) is None
     True
     """
     told = [one for one in tried if _tells(one, classes)]
-    return max(told, key=lambda one: one.right.mean(), default=None)
+    if not told:
+        return None
+    most = max(one.right.mean() for one in told)
+    good = [one for one in told if one.right.mean() >= (_NEARLY if image else 1) * most]
+    return max(good, key=lambda one: (one.answers_right.mean(), one.right.mean()))
 
 
 def _tells(one: Tried, classes: int) -> bool:

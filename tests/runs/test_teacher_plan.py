@@ -158,7 +158,15 @@ TRIED = Tried(100, 30, 80, np.array([0.9, 0.7]), np.array([[0.8, 0.6]]))
 def test_the_best_student_decides_and_not_the_number_of_answers_or_their_accuracy():
     many = TRIED._replace(queries=500, answers_right=np.array([0.8, 0.6]), right=np.array([[0.9, 0.6]]))
     few = TRIED._replace(queries=20, answers_right=np.array([1.0, 0.9]), right=np.array([[0.5, 0.5]]))
-    assert teacher_rehearsal.chosen([TRIED, many, few], 2) == many
+    assert all(teacher_rehearsal.chosen([TRIED, many, few], 2, image=one) == many for one in (True, False))
+
+
+def test_of_images_the_surest_answers_win_among_plans_that_are_nearly_as_good():
+    sure = TRIED._replace(queries=40, answers_right=np.array([0.95, 0.8]), right=TRIED.right - 0.01)
+    behind = sure._replace(right=TRIED.right - 0.04)
+    assert teacher_rehearsal.chosen([TRIED, sure], 2, image=True) == sure
+    assert teacher_rehearsal.chosen([TRIED, behind], 2, image=True) == TRIED
+    assert teacher_rehearsal.chosen([TRIED, sure], 2, image=False) == TRIED
 
 
 def test_few_teachers_that_stand_for_many_give_answers_as_right_as_many_do():
