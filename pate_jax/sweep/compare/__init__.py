@@ -2,7 +2,7 @@
 
 ground          what all methods share: records, public pool, test rows, delta, and what is made of them once
 contender       what a method is, what it needs beside epsilon, and what it brings
-teachers, crowds, dpsgd, local_votes, local_sums, ceiling
+teachers, crowds, dpsgd, local_votes, local_sums, references
                 the methods
 contenders      all of them, by name
 cells           one method at one epsilon, measured
