@@ -8,7 +8,7 @@ import functools
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "pate_jax"
-MOST_MODULES = 421
+MOST_MODULES = 418
 LINES_OF_A_FILE, LINES_OF_A_FUNCTION, MEMBERS_OF_A_CLASS = 400, 60, 10
 
 FILES = {"runs.stages": 426, "student.released.predict": 531}
