@@ -1,154 +1,113 @@
-"""What a bought label is worth, by how the inputs to ask about were chosen: MNIST, 250 saved teachers.
+"""Which public rows to ask about, on drawn tables: `python -m benchmarks.selection --seconds 60`.
 
-Every way pays the same for an answer (Gaussian noise of scale 40). The lists grow in rounds of 25 to 50 for
-`uncertainty` and `interactive`; the latter also pays for a test, and buys only where the teachers contradict
-the student. A figure is the accuracy on the 1,000 test images outside the pool, mean over seeds of noise,
-choice and student. The epsilon is the publishable, data-independent one over all inputs asked.
-
-    python benchmarks/selection.py FOLDER --seeds 3
-
-FOLDER holds mnist/ (the archives) and votes/cnn_mnist_250.npz (teacher_labels, labels).
+Tables are those of `benchmarks.ranges`, with their plan. Every list has as many queries and the same noise.
+`clusters` asks what is nearest to the centres of as many clusters, as runs do; `medoids` moves each centre to
+the member that is nearest to all others of its cluster, in directions of even weight; `two lists` asks half
+by clusters, and the others where ridge regression on those answers is least sure, spread over clusters;
+`random` asks any. All teachers vote, and ridge learns the answers. A line has the mean points over clusters
+and their standard error, pair by pair.
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
+import json
 import time
-from collections.abc import Iterator
-from functools import lru_cache
-from pathlib import Path
-from typing import Any
 
-from pate_jax.system import devices
+import numpy as np
 
-devices.prepare()
+from benchmarks.ranges import DELTA, EPSILONS, TEST, Table, planned, table
+from pate_jax.accounting.exact import counts
+from pate_jax.models import clusters
+from pate_jax.runs import stand_ins, teacher_votes
+from pate_jax.runs.teacher_rehearsal import Tried
+from pate_jax.student.selection import least_sure, select
 
-import jax  # noqa: E402
-import numpy as np  # noqa: E402
-from measurement import add, machine  # noqa: E402
-
-from pate_jax import accounting, aggregate, voting  # noqa: E402
-from pate_jax.aggregate import Answers, interactive, noise  # noqa: E402
-from pate_jax.data import Preprocessing  # noqa: E402
-from pate_jax.mechanisms import GNMax, InteractiveGNMax, Mechanism  # noqa: E402
-from pate_jax.student import PublicInputs, Supervised, contrast, fit, selection  # noqa: E402
-
-POOL, BUDGETS, ROUNDS = 9000, (50, 100, 250), (25, 25, 50, 50, 50, 50)
-PLAIN = GNMax(40.0)
-ADAPTIVE = ("uncertainty", "interactive")
-WAYS = ("random", "kmeans", "learned", *ADAPTIVE)
-INTERACTIVE = InteractiveGNMax(100.0, 100.0, 40.0, 0.95)
+WAYS = ("random", "medoids", "two lists")
 
 
-class Mnist:
-    """The pool, its votes, and the images outside it."""
+class Asked:
+    """A table's teachers, whom rows of the public part are asked."""
 
-    def __init__(self, folder: Path) -> None:
-        packed = gzip.decompress((folder / "mnist" / "t10k-images-idx3-ubyte.gz").read_bytes())
-        images = np.frombuffer(packed, np.uint8, offset=16).reshape(-1, 28, 28, 1)
-        with np.load(folder / "votes" / "cnn_mnist_250.npz", allow_pickle=False) as saved:
-            told, self.labels = saved["teacher_labels"], saved["labels"]
-        self.votes = np.asarray(voting.histogram(told, 10))
-        names = tuple(map(str, range(10)))
-        self.public = PublicInputs(images[:POOL], Preprocessing((0.0,), (255.0,)), 10, names)
-        self.test = images[POOL:], self.labels[POOL:]
+    def __init__(self, drawn: Table, best: Tried, mu: float, random: np.random.Generator) -> None:
+        self.drawn, self.best, self.random = drawn, best, random
+        self.public = drawn.rows[drawn.private : drawn.private + drawn.public]
+        self.scale = teacher_votes.scale(best.queries, mu, whole=best.whole)
+        self.votes = np.zeros((drawn.public, drawn.classes))
+        for _ in range(best.teachers):
+            own = random.choice(drawn.private, best.shard, replace=False)
+            targets = np.eye(drawn.classes)[drawn.labels[own]] - 1 / drawn.classes
+            said = self.public @ teacher_votes.ridge(drawn.rows[own], targets, 0.1)
+            self.votes[np.arange(drawn.public), said.argmax(1)] += 1
 
+    def told(self, rows: np.ndarray) -> np.ndarray:
+        """Noisy answers, as a student learns them."""
+        noisy = self.votes[rows] + self.scale * self.random.normal(size=(len(rows), self.drawn.classes))
+        return teacher_votes.told(noisy[None, None], self.best.teachers, whole=self.best.whole)[0, 0]
 
-def student(key: Any, public: PublicInputs, answers: Answers, steps: int) -> Any:
-    return fit(key, public, answers, Supervised(steps=steps))
+    def right(self, rows: np.ndarray, told: np.ndarray) -> float:
+        """The share of test rows on which ridge is right that learned these answers."""
+        tests = slice(-TEST, None)
+        said = stand_ins.ridge(self.public[rows], told[:, None], self.drawn.rows[tests])[:, 0]
+        return float((said.argmax(1) == self.drawn.labels[tests]).mean())
 
-
-def bought(way: str, mnist: Mnist, seed: int, steps: int) -> selection.Bought:
-    """All rows asked about and their answers, in the order of asking."""
-    keys = iter(jax.random.split(noise.seeded_key(seed), len(ROUNDS)))
-
-    def ask(rows: np.ndarray, probabilities: np.ndarray) -> Answers:
-        if way == "interactive":
-            return interactive.answer(INTERACTIVE, mnist.votes[rows], probabilities, key=next(keys))
-        return aggregate.answer(PLAIN, mnist.votes[rows], key=next(keys))
-
-    def learn(key: Any, public: PublicInputs, answers: Answers) -> Any:
-        return student(key, public, answers, steps)
-
-    return selection.ask_in_rounds(jax.random.key(seed), mnist.public, list(ROUNDS), ask=ask, learn=learn)
-
-
-def fixed(way: Any, mnist: Mnist, seed: int, budget: int) -> selection.Bought:
-    scale = mnist.public.preprocessing
-    inputs, key = mnist.public.inputs, b"seed %d" % seed
-    if way == "learned":  # once a seed, where select would learn once a budget
-        rows = selection.cover(learned_features(mnist, seed), budget, np.random.default_rng(seed))
-    else:
-        rows = selection.select(way, inputs, budget, key=key, preprocessing=scale)
-    answers = aggregate.answer(PLAIN, mnist.votes[rows], key=noise.seeded_key(seed))
-    return selection.Bought(rows, answers, np.zeros((budget, 10), np.float32))
+    def two_lists(self) -> float:
+        """The second half where a student of the first is least sure."""
+        half = self.best.queries // 2
+        rows = select("kmeans", self.public, half, key=b"selection")
+        told = self.told(rows)
+        said = stand_ins.ridge(self.public[rows], told[:, None], self.public)[:, 0]
+        more = least_sure(said, self.public, self.best.queries - half, taken=rows, key=b"second")
+        return self.right(np.concatenate([rows, more]), np.concatenate([told, self.told(more)]))
 
 
-@lru_cache
-def learned_features(mnist: Mnist, seed: int) -> np.ndarray:
-    return contrast.features(mnist.public.inputs, mnist.public.preprocessing, key=jax.random.key(seed))
+def medoids(public: np.ndarray, wanted: int) -> np.ndarray:
+    """Of each cluster the row with the least sum of distances to the others."""
+    wide = public / np.sqrt(np.maximum(public.std(0), 1e-6))
+    centres = wide[select("kmeans", wide, wanted, key=b"selection")]
+    kinds = clusters.nearest(wide, centres)
+    return np.array([_middle(wide, np.flatnonzero(kinds == each)) for each in np.unique(kinds)])
 
 
-def first_of(whole: selection.Bought, asked: int) -> selection.Bought:
-    return jax.tree.map(lambda leaf: leaf[:asked], whole)
+def _middle(wide: np.ndarray, members: np.ndarray) -> int:
+    gaps = np.linalg.norm(wide[members][:, None] - wide[members], axis=2)
+    return int(members[gaps.sum(1).argmin()])
 
 
-def measure(found: selection.Bought, mnist: Mnist, seed: int, steps: int) -> dict[str, float]:
-    answers = found.for_student()
-    answered = np.asarray(found.answers.answered)
-    right = np.asarray(found.answers.labels) == mnist.labels[found.rows]
-    public = selection._reordered(mnist.public, found.rows)
-    learned = student(jax.random.key(1000 + seed), public, answers, steps)
-    return {
-        "bought": int(answered.sum()),
-        "free_labels": int(np.asarray(answers.answered).sum() - answered.sum()),
-        "label_accuracy": float(right[answered].mean()),
-        "accuracy": learned.accuracy(*mnist.test),
-    }
-
-
-def epsilon(mechanism: Mechanism, found: selection.Bought, mnist: Mnist, adaptive: bool) -> float | None:
-    answered = np.asarray(found.answers.answered)
-    votes = mnist.votes[found.rows]
-    stated = accounting.statement(mechanism, votes, answered, 1e-5, adaptive=adaptive, private=False)
-    return stated.headline.epsilon
-
-
-def lines(mnist: Mnist, ways: list[str], seeds: int, steps: int) -> Iterator[dict[str, Any]]:
-    """One for each way and budget."""
-    for way in ways:
-        adaptive = way in ADAPTIVE
-        whole = [bought(way, mnist, seed, steps) if adaptive else None for seed in range(seeds)]
-        for budget in BUDGETS:
-            lists = [
-                fixed(way, mnist, seed, budget) if each is None else first_of(each, budget)
-                for seed, each in enumerate(whole)
-            ]
-            found = [measure(each, mnist, seed, steps) for seed, each in enumerate(lists)]
-            mean = {name: round(float(np.mean([one[name] for one in found])), 4) for name in found[0]}
-            mechanism = INTERACTIVE if way == "interactive" else PLAIN
-            spread = [round(one["accuracy"], 4) for one in found]
-            cost = epsilon(mechanism, lists[0], mnist, adaptive)
-            yield {"selection": way, "asked": budget, **mean, "accuracies": spread, "epsilon": cost}
+def tried(random: np.random.Generator) -> list[float] | None:
+    """Points over clusters of each way; None where no plan is of use or all rows are asked."""
+    drawn, mu = table(random), counts.mu_for(float(random.choice(EPSILONS)), DELTA)
+    made = planned(drawn, [drawn.labels[drawn.private : drawn.private + drawn.public]], mu)
+    if made is None:
+        return None
+    best, asked = made[0], Asked(drawn, made[0], mu, random)
+    lists = (
+        select("kmeans", asked.public, best.queries, key=b"selection"),
+        random.permutation(drawn.public)[: best.queries],
+        medoids(asked.public, best.queries),
+    )
+    usual, *others = (
+        float(np.mean([asked.right(rows, asked.told(rows)) for _ in range(4)])) for rows in lists
+    )
+    two = float(np.mean([asked.two_lists() for _ in range(4)]))
+    return [100 * (one - usual) for one in (*others, two)]
 
 
 def main() -> None:
+    """Print one line: points over clusters of each way, and their standard error."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seed", type=int, default=0)
     chosen = parser.parse_args()
-    mnist, began = Mnist(chosen.folder), time.perf_counter()
-    about = {
-        **machine(),
-        "command": f"python benchmarks/selection.py FOLDER --seeds {chosen.seeds} --steps {chosen.steps}",
-        "student": f"supervised cnn, {chosen.steps} steps",
-        "seeds": chosen.seeds,
+    random, began, found = np.random.default_rng(chosen.seed), time.perf_counter(), []
+    while time.perf_counter() - began < chosen.seconds:
+        if (one := tried(random)) is not None:
+            found.append(one)
+    mean, error = np.mean(found, 0), np.std(found, 0, ddof=1) / np.sqrt(len(found))
+    each = {
+        way: [round(float(m), 2), round(float(e), 2)] for way, m, e in zip(WAYS, mean, error, strict=True)
     }
-    for line in lines(mnist, chosen.ways, chosen.seeds, chosen.steps):
-        add("selection", {**about, **line, "seconds": round(time.perf_counter() - began)})
+    print(json.dumps({"tables": len(found), **each}))
 
 
 if __name__ == "__main__":

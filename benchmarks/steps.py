@@ -8,6 +8,7 @@ are printed, and appended to results/steps.jsonl.
 
     python -m benchmarks.steps strokes glyphs --records 6000 --draws 2
     python -m benchmarks.steps --files a.csv b.csv c.csv --label-column died --id-column patient
+    python -m benchmarks.steps --table  # of all lines, and DP-SGD's linear head by `pate compare`
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from pate_jax.crowd import classifier, slope, step_choice, steps
 from pate_jax.crowd.plan import Plan
 
 RESULTS = Path(__file__).parent / "results" / "steps.jsonl"
+COMPARED = RESULTS.with_name("compare.jsonl")
 EPSILONS = [0.1, 0.3, 1.0, 3.0]
 
 
@@ -91,6 +93,31 @@ def _mean(values: list[float]) -> list[float]:
     return [round(float(np.mean(values)), 2), round(float(error), 2)]
 
 
+def table() -> Iterator[str]:
+    """The last line of each data set and epsilon by the rule of today, in Markdown."""
+    found = {
+        (line["data"], line["epsilon"]): line
+        for line in _read(RESULTS)
+        if line["steps"] == 1 or "strength" in line
+    }
+    heads: dict[tuple[str, float], list[float]] = {}
+    for line in _read(COMPARED):
+        if line["method"] == "DP-SGD linear":
+            heads.setdefault((line["data"], line["epsilon"]), []).append(100 * line["right"])
+    yield "| data | epsilon | steps, directions | one table | with steps | draws | DP-SGD's linear head |"
+    yield "|---|---|---|---|---|---|---|"
+    for (name, epsilon), line in sorted(found.items()):
+        taken = f"{line['steps']}, {line['directions']}" if line["steps"] > 1 else "one table"
+        one, many = ("{:.1f} ± {:.1f}".format(*line[key]) for key in ("one", "with_steps"))
+        head = heads.get((name, epsilon))
+        beside = "" if head is None else f"{np.mean(head):.1f}"
+        yield f"| {name} | {epsilon:g} | {taken} | {one} | {many} | {line['draws']} | {beside} |"
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
 def main() -> None:
     """Measure the named data sets, or the user's own files."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -101,7 +128,11 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=3)
     parser.add_argument("--records", type=int, default=20_000)
     parser.add_argument("--pool", type=int, default=4000)
+    parser.add_argument("--table", action="store_true", help="print what was measured, and measure nothing")
     chosen = parser.parse_args()
+    if chosen.table:
+        print(*table(), sep="\n")
+        return
     drawn = {"size": chosen.records, "public_size": chosen.pool}
     named = (
         data.load(name, **({"manual_dir": chosen.archives / name} if chosen.archives else drawn))

@@ -11,7 +11,7 @@ from pate_jax.accounting import plots
 from pate_jax.errors import PateError
 from pate_jax.sweep import results
 from pate_jax.sweep.compare import CONTENDERS
-from pate_jax.sweep.compare.recommendation import standings
+from pate_jax.sweep.compare.comparison import standings
 from pate_jax.sweep.results import Row
 from pate_jax.system import storage
 

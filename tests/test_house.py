@@ -8,12 +8,12 @@ import functools
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "pate_jax"
-MOST_MODULES = 421
+MOST_MODULES = 418
 LINES_OF_A_FILE, LINES_OF_A_FUNCTION, MEMBERS_OF_A_CLASS = 400, 60, 10
 
-FILES = {"runs.stages": 426, "student.released.predict": 525}
+FILES = {"runs.stages": 426, "student.released.predict": 531}
 FUNCTIONS = {
-    "accounting.answers_statement.statement": 75,
+    "accounting.answers_statement.statement": 73,
     "cli.plan.plan": 95,
     "ensemble.teacher.teacher": 61,
 }

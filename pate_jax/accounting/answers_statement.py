@@ -195,10 +195,7 @@ def statement(
     'the one teacher of a party changed, whatever its records, as declared by the makers of the votes'
     """
     counts = check_votes(votes)
-    if not len(counts):
-        raise PateError("votes cover no query: there is nothing to account for yet")
-    if not voters_may_sit_out:
-        check_totals(counts)
+    _check_rows(counts, voters_may_sit_out)
     mask = _mask(answered, len(counts))
     check_relation(relation)
     grid = curves.default_orders() if orders is None else check_orders(orders)
@@ -240,6 +237,14 @@ def _mask(answered: ArrayLike | None, queries: int) -> NDArray[np.bool_]:
     if mask.shape != (queries,) or mask.dtype != np.bool_:
         raise PateError(f"answered of shape {mask.shape} and type {mask.dtype} must be {queries} booleans")
     return mask
+
+
+def _check_rows(counts: np.ndarray, may_differ: bool) -> None:
+    """Refuse votes on no query, and rows of different totals unless those were allowed."""
+    if not len(counts):
+        raise PateError("votes cover no query: there is nothing to account for yet")
+    if not may_differ:
+        check_totals(counts)
 
 
 def _check_within(budget: Filter, mechanism: Mechanism, counts: np.ndarray, delta: float) -> None:

@@ -181,8 +181,12 @@ def _tell_of_all(wish: _Wish, json: bool) -> None:
             json_format.dumps({"voters": found.best, **kinds, "refused": found.refused, "command": command})
         )
         return
-    labels = "labels that were made up in several ways" if pool.public.labels is None else "their own labels"
+    labels = "labels made up in several ways" if pool.public.labels is None else "their own labels"
     print(f"Some {wish.records:,} records, {len(pool.public.inputs):,} public inputs, judged by {labels}:\n")
+    if pool.public.labels is None:
+        print(
+            "No forecast without public labels: nothing public says which of these labels yours are like.\n"
+        )
     for name, one in found.expected.items():
         print(f"  {name:<25} {one.text()}")
     if found.refused:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -65,7 +66,10 @@ def run(
     machines.enter(topology, coordinator, processes, process)
     results = pipeline.run(config)
     if results:
-        finish(results, json)
+        new = config.data.test or config.data.public
+        if new is not None and not json:
+            print(f"next: {shlex.join(['pate', 'predict', str(results['run_dir']), str(new)])}")
+        finish(results, json)  # whose last line may be that this is a trial
 
 
 def train(

@@ -33,6 +33,13 @@ Guess = Callable[[Labels], Shares]
 Places = Int[np.ndarray, "pool directions"]
 _CLUSTERS = (1, 3, 10)  # of each class
 _UNSURE = (0.0, 0.7)  # noise in the scores of linear functions
+_MADE = (
+    "of one cluster",
+    "of three clusters",
+    "of ten clusters",
+    "by a weighted sum",
+    "by a noisy weighted sum",
+)
 _TURNS = 15  # of averaging clusters
 _SHARED = 0.1  # of what a query says that its neighbours do not share
 _BLOCK = 2048  # inputs compared with all queries at a time
@@ -44,7 +51,8 @@ class Expected(NamedTuple):
     """The share of judged inputs that is labelled right, with several labels or with the pool's own.
 
     Of several labels, `low` and `high` are what the least and the most kind of them bring, in the mean over
-    the draws of the noise; of one, where the share lies that one draw brings of all inputs like these.
+    the draws of the noise, which is no forecast; of one, where the share lies that one draw brings of all
+    inputs like these.
     """
 
     accuracy: float  # the mean
@@ -55,18 +63,22 @@ class Expected(NamedTuple):
     labels: int = 1
     noise: float = 0.0  # how far the share goes up and down with the noise: its standard deviation
     draws: int = 1  # of the noise
+    hard: int = 0  # which of several labels bring least
+    easy: int = 0  # and which most
 
     def text(self) -> str:
         """In words.
 
-        >>> Expected(0.871, 0.402, 1.0, 0.5, 900, labels=5).text()
-        '87% right (40% with the least kind labels, 100% with the kindest)'
+        >>> Expected(0.871, 0.402, 1.0, 0.5, 900, labels=5, hard=2, easy=0).text()
+        '40% right (classes of ten clusters) to 100% (of one cluster)'
         >>> Expected(0.871, 0.85, 0.89, 0.5, 900).text()
         '87% right (85% to 89%)'
         """
-        of_several = "{:.0%} with the least kind labels, {:.0%} with the kindest"
-        ends = (of_several if self.labels > 1 else "{:.0%} to {:.0%}").format(self.low, self.high)
-        return f"{self.accuracy:.0%} right ({ends})"
+        if self.labels > 1:
+            return (
+                f"{self.low:.0%} right (classes {_MADE[self.hard]}) to {self.high:.0%} ({_MADE[self.easy]})"
+            )
+        return f"{self.accuracy:.0%} right ({self.low:.0%} to {self.high:.0%})"
 
     @property
     def least(self) -> float:
@@ -143,7 +155,10 @@ def judged(guesses: Sequence[Sequence[Shares]], labels: Sequence[Labels], roles:
     each, number = right.mean(1), roles.judges
     ends = (each.min(), each.max()) if several > 1 else _around(float(each[0]), number, noise)
     low, high = map(float, ends)
-    return Expected(float(each.mean()), low, high, float(np.mean(usual)), number, several, noise, draws)
+    which = int(each.argmin()), int(each.argmax())
+    return Expected(
+        float(each.mean()), low, high, float(np.mean(usual)), number, several, noise, draws, *which
+    )
 
 
 def _around(share: float, number: int, noise: float) -> tuple[float, float]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pate_jax.data import forms, kinds, tables
+from pate_jax.data import forms, ids, kinds, tables
 from pate_jax.data.dataset import Preprocessing
 from pate_jax.data.tables import Table, missing
 from pate_jax.errors import PateError
@@ -88,9 +88,9 @@ def plan(
 
 
 def left_out(public: Mapping[str, Sequence[str]], declared: Mapping[str, Sequence]) -> dict[str, str]:
-    """The columns of words that differ in too many rows to be learned from, and what each holds.
+    """The columns that differ in too many rows to be learned from, and what each holds.
 
-    They are names or free text as a rule. A column whose categories are declared is kept.
+    They are ids, names or free text as a rule. A column whose categories or scale are declared is kept.
 
     >>> left_out({"name": [f"person {row}" for row in range(50)], "town": ["Oslo", "Rome"] * 25}, {})
     {'name': "50 different words in 50 public rows, such as 'person 0'"}
@@ -100,7 +100,11 @@ def left_out(public: Mapping[str, Sequence[str]], declared: Mapping[str, Sequenc
         present = [value for value, blank in zip(values, missing(values), strict=True) if not blank]
         different = len(set(present))
         many = different > _MOST_WORDS or (different > _FEW_WORDS and 2 * different > len(present))
-        if name not in declared and many and _form(name, public, present) is None:
+        if name in declared or not many:
+            continue
+        if ids.look_like_ids(name, values):
+            found[name] = f"another value in each of {len(values):,} public rows, and the name of an id"
+        elif _form(name, public, present) is None:
             found[name] = (
                 f"{different:,} different words in {len(values):,} public rows, such as {present[0]!r}"
             )

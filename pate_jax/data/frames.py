@@ -48,7 +48,9 @@ def read(values: Any, place: str, names: Mapping[str, str | None] | None = None)
     if len({*called}) < len(called):
         twice = next(name for name, times in Counter(called).items() if times > 1)
         raise PateError(f"{place} names the column {twice!r} twice: give each column a name of its own")
-    held = {name: values[own] for name, own in zip(called, header, strict=True)}
+    held = {name: values[own] for name, own in zip(called, header, strict=True)} | _index(
+        values, called, names
+    )
     columns = {name: _values(column) for name, column in held.items()}
     vectors = [name for name, column in columns.items() if _holds_arrays(column)]
     if vectors:
@@ -67,6 +69,14 @@ def stored(content: Table | Arrays) -> tuple[str, bytes]:
     stream = io.BytesIO()
     np.savez(stream, allow_pickle=False, **content)  # type: ignore[arg-type]
     return ".npz", stream.getvalue()
+
+
+def _index(values: Any, called: list[str], names: Mapping[str, str | None] | None) -> dict[str, Any]:
+    """The index of a data frame, where labels, ids or users are wanted that have its name."""
+    index = getattr(values, "index", None)
+    name = getattr(index, "name", None)
+    wanted = name in (names or {}).values() and name not in called
+    return {str(name): index} if name is not None and wanted else {}
 
 
 def names_of(values: Any) -> list[Any] | None:

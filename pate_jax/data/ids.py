@@ -16,7 +16,7 @@ from pate_jax.data import kinds, tables
 from pate_jax.data.tables import Table
 from pate_jax.errors import PateError
 
-_ID = re.compile(r"(.*[ _-])?(id|uuid|key|code|number|patient|person)", re.IGNORECASE)
+_ID = re.compile(r"(.*[ _-])?(id|uuid|key|code|number|patient|person)|pid|index|row\.?names", re.IGNORECASE)
 _WHOLE = re.compile(r"([+-]?)0*([0-9]+)", re.ASCII)
 
 

@@ -37,7 +37,7 @@ _PEOPLE = (
     "patient|person|people|user|customer|client|member|participant|respondent|subject|student|donor|driver"
 )
 _USER = re.compile(
-    rf"(.*[ _-])?({_PEOPLE}|household)s?([ _-]?(id|uuid|key|code|number|no|nr))?", re.IGNORECASE
+    rf"(.*[ _-])?({_PEOPLE}|household)s?([ _-]?(id|uuid|key|code|number|no|nr))?|p?id|mrn", re.IGNORECASE
 )
 _USERS = 10  # different ones that a guessed column of them has at least
 _LABEL = re.compile(r"(.*[ _-])?(label|labels|class|target|outcome|y)", re.IGNORECASE)
@@ -164,8 +164,8 @@ def _kinds(features: Table, categories: Categories) -> tuple[dict[str, list[str]
 
 def _left_out(features: Table, kinds: Mapping[str, Sequence[str]], declared: Categories) -> list[str]:
     """The columns of words that a run leaves out, and why."""
-    words = {name.rpartition(" (")[0] for name in kinds["words"]}
-    found = columns.left_out(features.only(name for name in features if name in words), declared)
+    read = {*kinds["numbers"], *(name.rpartition(" (")[0] for name in kinds["words"])}
+    found = columns.left_out(features.only(name for name in features if name in read), declared)
     return [f"{name} ({why.replace(' public', '')})" for name, why in found.items()]
 
 

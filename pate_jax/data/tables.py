@@ -25,6 +25,7 @@ from pate_jax.system.storage import UNREADABLE, parse_json, read_bytes
 
 SUFFIXES = (".csv", ".tsv", ".parquet")
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+([eE][+-]?[0-9]+)?")
+INDEX = "index"  # what the first column is called that a data frame wrote without a name
 _ROWS = 20_000  # between two updates of the progress bar
 
 
@@ -156,7 +157,7 @@ def _csv(path: Path) -> Table:
         mark = _separator(text)
         # strict: no quote left open swallows records
         lines = csv.reader(text, delimiter=mark, skipinitialspace=mark != "\t", strict=True)
-        header = [name.strip() for name in next(lines, [])]
+        header = _with_index([name.strip() for name in next(lines, [])])
         rows = []
         with bar(f"reading {path.name}", total=content.count(b"\n")) as progress:
             for number, row in enumerate(lines, start=2):
@@ -172,6 +173,15 @@ def _csv(path: Path) -> Table:
     named = zip(_checked(header, path), values, strict=True)
     texts_of = {name: [_plain(value, mark) for value in column] for name, column in named}
     return Table(texts_of, _stored_kinds(path, len(rows)))
+
+
+def _with_index(header: list[str]) -> list[str]:
+    """The names of columns, the first of which has none where it is the index of a data frame.
+
+    >>> _with_index(["", "age"]), _with_index(["age", ""])
+    (['index', 'age'], ['age', ''])
+    """
+    return [INDEX, *header[1:]] if header[:1] == [""] and len(header) > 1 else header
 
 
 def _separator(text: io.StringIO) -> str:

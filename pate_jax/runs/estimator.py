@@ -188,6 +188,11 @@ class PateClassifier(Base):
                 "classes is not given: the set of classes is taken from y and published as it is, which the "
                 "privacy statement does not cover; list all labels that may occur in classes=[...]"
             )
+        if self.transformer is not None and self.directory is not None:
+            _warning(
+                f"the student that {self.directory} releases takes rows as transformer has made them, and "
+                "does not hold the transformer: give it to whoever asks the student, or ask this classifier"
+            )
         if self.random_state is not None:
             _warning(
                 f"random_state={self.random_state} makes the noise reproducible, so this fit is NOT private: "

@@ -336,11 +336,10 @@ def tell_owner(run: RunDirectory) -> dict[str, Any]:
     votes, answers, settings = load_asked(run), load_answers(run), run.record.read()
     whole = storage.read_json(run.existing(run.statement, "account"), "statement")
     statement = accounting.Statement.from_dict(whole)
-    mechanism, delta = settings.mechanism, whole["delta"]
     inside = _inside(run, votes)
     figures = [
         (run_pages.CONSENSUS, run_pages.consensus(votes.votes, np.asarray(answers.answered))),
-        *run_pages.costs(mechanism, votes.votes, delta),
+        *run_pages.costs(settings.mechanism, votes.votes, whole["delta"]),
         (run_pages.ACCURACY, run_pages.accuracies(results, inside)),
     ]
     shown, details = contact_sheet(run), {**inside, "settings": settings.stages}

@@ -218,7 +218,8 @@ def said(found: Mapping[str, Any]) -> list[str]:
     """What was chosen and why, in five lines."""
     expected, mechanism = Expected(**found["expected"]), mechanisms.from_dict(found["mechanism"])
     noise, what = mechanism.noise, "all noisy counts" if mechanism.releases_counts else "the leading label"
-    judges = "the labels of your public file" if expected.labels == 1 else "labels made up in several ways"
+    made_up = "no forecast without public labels; with labels made up in several ways"
+    judges = "expected with the labels of your public file" if expected.labels == 1 else made_up
     typical = found["selection"] in ("space", "kmeans")
     how = ", each typical of one cluster of the public part" if typical else ""
     apart = "" if found["min_distance"] is None else ", no two of them near-duplicates"
@@ -232,7 +233,7 @@ def said(found: Mapping[str, Any]) -> list[str]:
         f"{front}; the student that they teach does best in a rehearsal.",
         f"  queries: {found['queries']:,}{how}{apart}; an answer is {what}; noise: "
         f"{found['mechanism']['name']} of scale {noise.scale:,.4g} on each count of votes{number}.",
-        f"  expected with {judges}: answers {found['right']:.0%} right; of a simple student "
+        f"  {judges}: answers {found['right']:.0%} right; of a simple student "
         f"{expected.text()}{others}; the most frequent class alone {expected.majority:.0%}.",
         _CHANGE,
     ]

@@ -246,7 +246,10 @@ def _expected(best: Tried, truth: Sequence[Labels]) -> Expected:
     ends = (each.min(), each.max()) if several > 1 else _around(float(each[0]), judged, noise)
     low, high = map(float, ends)
     draws = len(best.right)
-    return Expected(float(each.mean()), low, high, float(np.mean(usual)), judged, several, noise, draws)
+    which = int(each.argmin()), int(each.argmax())
+    return Expected(
+        float(each.mean()), low, high, float(np.mean(usual)), judged, several, noise, draws, *which
+    )
 
 
 def _around(share: float, judged: int, noise: float) -> tuple[float, float]:

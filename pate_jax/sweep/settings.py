@@ -37,7 +37,7 @@ class SweepConfig:
     nets: tuple[Net, ...] = ()
     """Nets of the teachers, for data sets; unset: the one of --net. linear takes seconds."""
     selections: tuple[Selection, ...] = ("kmeans",)
-    """How the queries are chosen, for data sets: first, random, kmeans or learned. Free."""
+    """How the queries are chosen, for data sets: first, random, kmeans, learned or space. Free."""
     students: tuple[str, ...] = ()
     """Train a student of each kind for the useful settings, those that no other beats: ridge takes seconds,
     supervised, fixmatch, vat and others minutes."""

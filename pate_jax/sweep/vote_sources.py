@@ -61,7 +61,7 @@ class Ensemble:
             if path.exists():
                 return voting.load_votes(path)
             stages.train(inputs)
-            cast = stages.votes_on(inputs, self._asked(inputs.dataset, selection, size))
+            cast = stages.votes_on(inputs, self._asked(inputs, selection, size))
             voting.save_votes(path, cast)
             return cast
 
@@ -71,9 +71,12 @@ class Ensemble:
         with locks.held(self.home / ".sweep.lock", self.home, wait=True), RunDirectory(self.home).writing():
             yield _begun(self)
 
-    def _asked(self, dataset: data.Dataset, selection: Selection, size: int) -> data.Part:
-        """The inputs of a list, which is the same for all ensembles of a data set and seed."""
-        described = {"data": _settings(self.choice), "seed": self.cut.seed}
+    def _asked(self, inputs: Inputs, selection: Selection, size: int) -> data.Part:
+        """The inputs of a list: the same for all ensembles of a data set, seed and space."""
+        dataset = inputs.dataset
+        described: dict[str, object] = {"data": _settings(self.choice), "seed": self.cut.seed}
+        if selection == "space":
+            described["teacher"] = _settings(self.config)
         name = cells.digest({**described, "selection": selection, "size": size})
         path = self.folder / "queries" / f"{name}.json"
         with locks.held(path.with_name(f".{name}.lock"), path, wait=True):
@@ -82,7 +85,8 @@ class Ensemble:
                 return dataset.public.take(queries.rows_of(dataset.public.ids, ids))
             pool = dataset.public.take(queries.different(dataset.public, size, []))
             key = f"selection {self.cut.seed}".encode()
-            asked = queries.select(pool, dataset.preprocessing, size, selection, key)
+            seen = inputs.seen_by_space(pool) if selection == "space" else None
+            asked = queries.select(pool, dataset.preprocessing, size, selection, key, seen)
             storage.write_json(path, _LIST, {"ids": asked.ids.tolist()})
             return asked
 

@@ -47,15 +47,17 @@ def test_no_user_is_longer_than_the_bound_and_records_of_others_change_nothing(
         assert int(((whole - left).astype(object) ** 2).sum()) <= length**2
 
 
-@given(SEEDS, st.integers(2, 7))
-def test_a_changed_record_moves_the_sum_by_twice_the_bound_at_most(seed, classes):
+@given(SEEDS, st.integers(2, 7), st.booleans())
+def test_a_changed_voter_moves_the_sum_by_twice_the_bound_at_most(seed, classes, by_user):
     release = ClassSums(classes, 8, 900, 1e4)
     vectors, labels, weights = drawn(seed, 30, classes, 8, 3000)
     other, others, _ = drawn(seed + 1, 30, classes, 8, 3000)
     changed, changed_labels = vectors.copy(), labels.copy()
-    changed[3], changed_labels[3] = other[3], others[3]
-    before = slope.gradients(vectors, labels, None, weights, release)
-    after = slope.gradients(changed, changed_labels, None, weights, release)
+    users = np.arange(30) // 4 if by_user else None
+    rows = slice(4, 8) if by_user else slice(3, 4)
+    changed[rows], changed_labels[rows] = other[rows], others[rows]
+    before = slope.gradients(vectors, labels, users, weights, release)
+    after = slope.gradients(changed, changed_labels, users, weights, release)
     assert int(((before - after) ** 2).sum()) <= release.squared_shift("changed")
 
 

@@ -48,6 +48,14 @@ def test_a_table_is_described_and_its_roles_are_guessed():
     }
 
 
+def test_the_index_of_a_frame_names_rows_and_an_id_that_is_repeated_names_people(tmp_path):
+    lines = [f"{7 * row % 60},{90 - row // 3},{1000 + row},{row % 13},{row % 2}" for row in range(60)]
+    (tmp_path / "visits.csv").write_text("\n".join([",id,pid,pulse,died", *lines]))
+    found = inspection.look(tmp_path / "visits.csv", {"labels": "died"})
+    assert found.names == {"labels": "died", "ids": "index", "users": "id"}
+    assert found.lines["left out"] == "pid (another value in each of 60 rows, and the name of an id)"
+
+
 def test_named_columns_are_not_guessed():
     found = seen({"labels": "town", "ids": "seen"})
     assert found.names == {"labels": "town", "ids": "seen"}

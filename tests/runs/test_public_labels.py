@@ -12,7 +12,7 @@ from pate_jax.runs import public_labels
 from pate_jax.runs.report import bought, seen
 from pate_jax.runs.report.seen import Seen
 from pate_jax.sweep.compare import Draw, Ground
-from pate_jax.sweep.compare.public_labels import PUBLIC_LABELS
+from pate_jax.sweep.compare.references import PUBLIC_LABELS
 
 NAMES = [bought.FREQUENT, bought.ALONE, bought.THIS]
 

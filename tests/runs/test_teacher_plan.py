@@ -265,8 +265,10 @@ def refused(tmp_path, monkeypatch, expected):
 
 
 def test_a_refusal_names_other_voters_that_are_of_use(tmp_path, monkeypatch):
-    said = refused(tmp_path, monkeypatch, Expected(0.8, 0.7, 0.9, 0.4, 100, labels=5))
-    assert said.startswith("no useful answers; or take --voters sums: 80% right (70% with")
+    said = refused(tmp_path, monkeypatch, Expected(0.8, 0.7, 0.9, 0.4, 100, labels=5, hard=2))
+    assert said.startswith(
+        "no useful answers; or take --voters sums: 70% right (classes of ten clusters) to 90% (of"
+    )
 
 
 def test_a_refusal_names_no_voters_that_are_of_none(tmp_path, monkeypatch):
@@ -280,7 +282,10 @@ def test_it_says_in_five_lines_what_it_chose(tmp_path):
     told = " ".join(lines)
     for wanted in ("900 records", f"{found['teachers']:,} of about", f"{found['queries']:,}, each typical"):
         assert wanted in told
-    assert "labels made up in several ways" in told and "--voters auto" in told
+    assert (
+        "no forecast without public labels; with labels made up in several ways" in told
+        and "--voters auto" in told
+    )
 
 
 def test_labels_of_the_users_public_file_judge(tmp_path):

@@ -251,7 +251,8 @@ def test_a_transformer_does_not_take_the_mark_of_a_trial_away(as_frame, tmp_path
     model = PateClassifier(
         4.0, classes=[0, 1], voters="sums", directory=tmp_path / "fit", transformer=Unnamed(as_frame)
     )
-    with pytest.warns(PateWarning, match=trial_mark.SENTENCE):
+    lacks = pytest.warns(PateWarning, match="does not hold the transformer")
+    with lacks, pytest.warns(PateWarning, match=trial_mark.SENTENCE):
         model.fit(frame[:200], (values[:200, 0] > 0).astype(int), frame[200:])
     assert "trial" in storage.read_json(tmp_path / "fit" / "release" / "statement.json", "statement")
 

@@ -18,10 +18,10 @@ from pate_jax.data.dataset import AS_STORED
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import GaussianHistogram
 from pate_jax.mechanisms.crowds import NeighbourCounts
-from pate_jax.student import PublicInputs, fit, named, smoothing
+from pate_jax.student import PublicInputs, fit, methods, named, smoothing
 from pate_jax.student.calibration import negative_log_likelihood, temperature
-from pate_jax.student.lesson import lesson
-from pate_jax.student.methods import METHODS, ridge
+from pate_jax.student.lesson import Lesson, lesson
+from pate_jax.student.methods import METHODS, nets, ridge
 from pate_jax.student.settings import KINDS, names
 
 smoothed = partial(smoothing.smoothed, image=True)
@@ -428,3 +428,24 @@ def test_least_squares_learns_rows_of_whole_histograms_unshrunk():
     assert (told.soft.plain < 0).any() and told.part(np.arange(5)).soft.plain.shape == (5, 3)
     shrunk = told._replace(soft=smoothing.Soft(told.soft.targets, told.soft.weights))
     assert not np.allclose(ridge.left_out(0, told), ridge.left_out(0, shrunk))
+
+
+def test_a_net_of_images_learns_the_surest_half_of_many_whole_histograms(monkeypatch):
+    """By sorting each label's answers; few answers are all learned, and tables learn all of them."""
+    random, learned = np.random.default_rng(3), []
+    monkeypatch.setattr(nets, "trainer", lambda _: lambda config, keys, lesson, exam: [lesson])
+    monkeypatch.setattr(ridge, "left_out", lambda seed, lesson: lesson.soft.plain)
+    for count, shape in ((400, (4, 4, 1)), (40, (4, 4, 1)), (400, (5,))):
+        shares = random.dirichlet(np.ones(3), count)
+        shown = PublicInputs(np.zeros((count, *shape), np.float32), AS_STORED, 3, ("a", "b", "c"))
+        plain, noise = shares.astype(np.float32), np.full(count, 0.01)
+        soft = smoothing.Soft(plain, np.ones(count, np.float32), plain, noise)
+        given = Lesson(shown, np.arange(count, dtype=np.int32), shares.argmax(1).astype(np.int32), soft)
+        learned.append(methods._net(None)(None, jax.random.key(0)[None], given)[0].rows)
+        if len(learned) == 1:
+            ahead = np.sort(shares, 1)[:, 2] - np.sort(shares, 1)[:, 1]
+            for label in range(3):
+                own = np.flatnonzero(given.labels == label)
+                wanted = own[ahead[own] >= np.sort(ahead[own])[len(own) // 2]]
+                np.testing.assert_array_equal(np.intersect1d(learned[0], own), wanted)
+    assert [len(rows) for rows in learned[1:]] == [40, 400]

@@ -25,11 +25,11 @@ from pate_jax.sweep.compare import (
     Ground,
     Needs,
     Outcome,
+    comparison,
     crowds,
     dpsgd,
     local_sums,
     named,
-    recommendation,
     whole_run,
 )
 from pate_jax.sweep.compare import local_votes as local
@@ -238,24 +238,24 @@ def row(method, right, spent=1.0, test=400):
 
 def test_a_choice_on_private_records_is_never_said_to_be_covered():
     rows = [row("sums", 0.9), row("teachers", 0.6), row("no privacy", 0.95, None)]
-    said = recommendation.sentence(rows, 1.0, 0.5, "private")
+    said = comparison.sentence(rows, 1.0, 0.5, "private")
     assert "take sums (90.0%" in said and "no epsilon covers it" in said
-    assert "SENSITIVE" in recommendation.warning("private", 6)
+    assert "SENSITIVE" in comparison.warning("private", 6)
     for kind in ("public", "synthetic"):
-        assert f"are {kind}, so this choice costs no privacy" in recommendation.sentence(rows, 1.0, 0.5, kind)
-        assert recommendation.warning(kind, 6) is None
+        assert f"are {kind}, so this choice costs no privacy" in comparison.sentence(rows, 1.0, 0.5, kind)
+        assert comparison.warning(kind, 6) is None
 
 
 def test_methods_that_the_test_rows_do_not_tell_apart_are_named_together():
     rows = [row("sums", 0.80), row("neighbours", 0.78), row("teachers", 0.6)]
-    said = recommendation.sentence(rows, 1.0, 0.5, "public")
+    said = comparison.sentence(rows, 1.0, 0.5, "public")
     assert "do not tell from neighbours;" in said
-    assert "surely better than the most frequent class" in recommendation.sentence(rows, 1.0, 0.79, "public")
-    assert "raise epsilon" in recommendation.sentence([row("no privacy", 0.9, None)], 1.0, 0.5, "public")
+    assert "surely better than the most frequent class" in comparison.sentence(rows, 1.0, 0.79, "public")
+    assert "raise epsilon" in comparison.sentence([row("no privacy", 0.9, None)], 1.0, 0.5, "public")
 
 
 def test_the_error_of_draws_and_of_test_rows_add_up():
-    found = recommendation.standings([row("sums", right) for right in (0.7, 0.8, 0.9)])[0]
+    found = comparison.standings([row("sums", right) for right in (0.7, 0.8, 0.9)])[0]
     assert found.error**2 == pytest.approx(0.8 * 0.2 / 400 + 0.01 / 3)
 
 

@@ -50,7 +50,7 @@ def test_printed_commands_lead_from_a_table_to_predictions(tmp_path, monkeypatch
     told = capsys.readouterr()
     assert "warning: delta" not in told.err and "delta=" not in told.err
     assert "Public labels alone are expected" in told.err and "AUROC" in told.out
-    assert call("predict", "run/release", "trial/test.csv", "--out", "labels.csv") == 0
+    assert follow(printed(told.out, "next: ") + " --out labels.csv") == 0
     header, *rows = (tmp_path / "labels.csv").read_text().splitlines()
     assert header == "row,label,p_no,p_yes" and len(rows) == 180  # a patient has two rows, so none is an id
     risk = np.array([float(row.split(",")[3]) for row in rows])

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any
 
 from pate_jax.accounting.exact import counts
-from pate_jax.crowd.plan import Plan
 from pate_jax.crowd.rehearsal import Expected
 from pate_jax.crowd.roles import Labels
 from pate_jax.mechanisms.crowds import Voting
@@ -124,10 +123,11 @@ def _at_others(
     return [{"epsilon": epsilon, **found[epsilon]._asdict()} for epsilon in sorted(found)]
 
 
-def stepping(made: Plan) -> list[str]:
-    """The line on the steps of a plan, if it has any."""
-    steps = made.steps
-    return [] if steps is None else [crowd_words.steps_planned(steps)]
+def stepping(crowd: Crowd) -> list[str]:
+    """The line on the steps of sums, where the run chooses their number."""
+    if crowd.choice.voters != "sums" or crowd.choice.steps == 1:
+        return []
+    return [crowd_words.steps_planned(crowd.at(1).plan, crowd.dataset.classes)]
 
 
 def said(crowd: Crowd, facts: Mapping[str, Any]) -> list[str]:
@@ -143,15 +143,16 @@ def said(crowd: Crowd, facts: Mapping[str, Any]) -> list[str]:
     where = "on the labels of your public file" if own else "where labels are least kind to them"
     leading = each[name].least >= max(one.least for one in each.values())
     why = "do best" if leading else "are the simplest of those that do about best"
-    by = "these labels, which are public" if own else "labels that were made up in several ways"
+    made_up = "No forecast without public labels; with labels made up in several ways"
+    by = "Expected with these labels, which are public" if own else made_up
     return [
         f"Chosen by public inputs alone, for epsilon {choice.epsilon:g} at delta {choice.delta:g}: about "
         f"{crowd.voting:,} voters, {dataset.classes} classes, {len(dataset.public.inputs):,} public inputs.",
-        f"  voters: {name}, which {why} {where}. Expected with {by}: {expected}; {alone}.",
+        f"  voters: {name}, which {why} {where}. {by}: {expected}; {alone}.",
         f"  space: {space}.",
         f"  noise: of scale {plan.release.sigma:,.0f} in each of {math.prod(plan.release.shape):,} numbers"
         + (", which are all that leaves." if plan.steps is None else "."),
-        *(f"  steps: {line}." for line in stepping(plan)),
+        *(f"  steps: {line}." for line in stepping(crowd)),
         "  Change what you like: --voters, --steps, --space, --queries, --student.method "
         "(`pate run --help-all`).",
     ]

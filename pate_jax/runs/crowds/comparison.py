@@ -3,7 +3,8 @@
 All answers of sums share one noise, so no answer can judge a student that learned from the others. Where the
 inputs are images, a student may be right more often than the classifier of the sums, or less. So one voter in
 ten votes in no table, and they say, with noise, how many of them agree with each student. What follows from
-that reads the released numbers alone.
+that reads the released numbers alone: another student is taken if it is ahead of the classifier by more than
+the noise between the two, and else the classifier, which copies nothing.
 """
 
 from __future__ import annotations
@@ -51,8 +52,23 @@ def taken(run: RunDirectory) -> str:
     found = steps.shown(run)
     if not found.comparisons:
         raise PateError(f"{run.ledger} shows no comparison of students yet: repeat the command of the run")
-    leads = found.leads()
-    return methods(run)[leads.index(max(leads))]
+    return ahead(methods(run), found.leads(), _between_two(found))
+
+
+def ahead(names: list[str], leads: list[float], noise: float) -> str:
+    """The student with the most voters if it leads the first by more than `noise`, else the first.
+
+    >>> ahead(["linear", "fixmatch"], [-3.0, 3.0], noise=7.0), ahead(["linear", "fixmatch"], [-4.0, 4.0], 7.0)
+    ('linear', 'fixmatch')
+    """
+    best = max(leads)
+    return names[leads.index(best)] if best - leads[0] > noise else names[0]
+
+
+def _between_two(found: steps.Shown) -> float:
+    """The scale of the noise in the difference of two students, in voters."""
+    (line,) = found.comparisons
+    return float(line.release.sigma) * 2**0.5 / len(found.leads())
 
 
 class Compared(NamedTuple):
@@ -68,6 +84,4 @@ def told(run: RunDirectory) -> Compared:
     found, some = steps.shown(run), steps.held_out(run)
     leads = found.leads()
     beyond = {name: (lead - leads[0]) / some for name, lead in zip(methods(run), leads, strict=True)}
-    (line,) = found.comparisons
-    noise = line.release.sigma * 2**0.5 / len(leads)
-    return Compared(beyond, noise / some, some)
+    return Compared(beyond, _between_two(found) / some, some)

@@ -120,6 +120,10 @@ def plan_of(made: Mapping[str, np.ndarray], path: Path) -> Plan:
 def _steps_of(made: Mapping[str, np.ndarray], preprocessing: Preprocessing, path: Path) -> Steps:
     front = f"{STEPS}{SPACE}"
     own = {name.removeprefix(front): made[name] for name in made if name.startswith(front)}
+    if f"{STEPS}strength" not in made:
+        raise PateError(
+            f"{path} plans steps by the rule of an earlier version: begin a new run (another --out)"
+        )
     length, constant = made[f"{STEPS}bounds"].tolist()
     release = crowds.from_dict(storage.parse_json(str(made[f"{STEPS}release"]), path))
     if not isinstance(release, crowds.ClassSums):

@@ -118,9 +118,9 @@ def release(crowd: Crowd) -> None:
     with registration.Ledger(run, lambda: plan_of(run)) as book:
         beside = counts.headcount_for(crowd.mu, crowd.choice.voters)
         _shown(book, run, 1, lambda: _number(crowd, beside))
-        made, last = crowd.at(1).plan.steps, steps.agreed(crowd)
-        if made is not None and PLANNED not in run.record.stages() and not is_candidate(run):
-            progress.say(f"sums: {crowd_words.steps_planned(made)}")
+        made, last = crowd.at(1).plan, steps.agreed(crowd)
+        if made.steps is not None and PLANNED not in run.record.stages() and not is_candidate(run):
+            progress.say(f"sums: {crowd_words.steps_planned(made, crowd.dataset.classes)}")
         for step in range(1, last + 1):
             _table(book, crowd.at(step))
         if is_candidate(run):

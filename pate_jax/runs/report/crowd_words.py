@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pate_jax.crowd.plan import Plan
+from pate_jax.crowd.step_choice import enough
 from pate_jax.crowd.steps import Steps
+from pate_jax.mechanisms.crowds import MOST_STEPS
 from pate_jax.runs.report import bought, measures_page, words
 
 _SPACES = {
@@ -85,8 +88,23 @@ def steps(facts: Mapping[str, Any]) -> list[str]:
     return [f"Their sums were released in {made} steps, each at the weights so far, along {wide} directions."]
 
 
-def steps_planned(made: Steps) -> str:
-    """The plan's line about steps."""
+def steps_planned(made: Plan, classes: int) -> str:
+    """The plan's line about the steps of sums, or why there is one table.
+
+    >>> from types import SimpleNamespace
+    >>> steps_planned(SimpleNamespace(steps=None), 30)
+    'one table, since 30 classes want 34 steps, and a run by itself takes 20 at most'
+    """
+    if made.steps is not None:
+        return _of_steps(made.steps)
+    wanted = enough(classes)
+    if wanted > MOST_STEPS:
+        most = f"a run by itself takes {MOST_STEPS} at most"
+        return f"one table, since {classes} classes want {wanted} steps, and {most}"
+    return "one table, since noise leaves no room for enough steps"
+
+
+def _of_steps(made: Steps) -> str:
     return (
         f"{made.number} steps in {len(made.space.variances):,} directions, whitened down to "
         f"{made.strength:g} of the largest variance, with noise of scale {made.release.sigma:,.0f} in each"

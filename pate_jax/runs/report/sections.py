@@ -185,10 +185,11 @@ def _planned(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
     several = rows[0].get("labels", 2) > 1
     ends = "the least and the most kind of the made-up labels" if several else "what so few inputs can tell"
+    no_forecast = ", since nothing public says which labels yours are like" if several else ""
     said = (
         "<p>The share of answers that the plan expected to be right, before the run and from public facts "
         "alone. These are estimates: no private record was looked at. The range lies between "
-        f"{ends}; what is reached may lie outside.</p>"
+        f"{ends}; what is reached may lie outside{no_forecast}.</p>"
     )
     return [
         html.heading("What more or less privacy would give"),

@@ -29,7 +29,10 @@ class Method(Protocol):
 
 
 def _net(make: nets.MakeObjective[Any]) -> nets.Trainer:
-    """The trainer of a net; of whole histograms it learns targets that least squares has informed."""
+    """The trainer of a net; of whole histograms it learns targets that least squares has informed.
+
+    Of images it learns the surest ones, and guesses the others' labels as those of the whole pool.
+    """
     train = nets.trainer(make)
 
     def learn(
@@ -41,6 +44,8 @@ def _net(make: nets.MakeObjective[Any]) -> nets.Trainer:
             expected = ridge.left_out(seed, lesson)
             image = lesson.public.inputs.ndim in IMAGE_RANKS
             lesson = lesson._replace(soft=smoothing.informed(soft, expected, image=image))
+            if image:
+                lesson = lesson.part(smoothing.surest(soft.plain, lesson.labels))
         return train(config, keys, lesson, exam)
 
     return learn

@@ -33,7 +33,7 @@ _GROUPS, _EPSILON, _TINY = 8, 1e-6, 1e-6  # of GroupNorm; and what is added unde
 _FEATURES, _FAINT, _NO_SHARE = 8000, 1e-12, 1e-30  # length of features; below a length, and a class's share
 _OVERLAP = 1  # pixels by which a cell reaches into its neighbours
 _SHOWN = 10  # predictions on the terminal
-_ID = re.compile(r"(.*[ _-])?(id|uuid|key|code|number|patient|person)", re.IGNORECASE)
+_ID = re.compile(r"(.*[ _-])?(id|uuid|key|code|number|patient|person)|pid|index|row\.?names", re.IGNORECASE)
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+([eE][+-]?[0-9]+)?")
 _LARGEST = float(np.finfo(np.float32).max)
 _MISSING = ("", "na", "nan", "null")  # values of a table, in any case
@@ -433,7 +433,7 @@ def _table(path: Path, student: Student, named: str | None) -> tuple[np.ndarray,
         text.seek(0)
         # strict: no quote left open swallows rows
         lines = csv.reader(text, delimiter=mark, skipinitialspace=mark != "\t", strict=True)
-        header = [name.strip() for name in next(lines, [])]
+        header = [name.strip() or "index" * (not place) for place, name in enumerate(next(lines, []))]
         rows = [[_plain(value, mark) for value in row] for row in lines if row]
     except (csv.Error, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not a CSV table in UTF-8: {error}") from error

@@ -2,13 +2,11 @@
 
 ground          what all methods share: records, public pool, test rows, delta, and what is made of them once
 contender       what a method is, what it needs beside epsilon, and what it brings
-teachers, crowds, dpsgd, local_votes, local_sums, ceiling
+teachers, crowds, dpsgd, local_votes, local_sums, references
                 the methods
 contenders      all of them, by name
 cells           one method at one epsilon, measured
-recommendation  the sentence that follows from the cells
-table           what a person reads of them
-comparison      all of it at one epsilon
+comparison      all of it at one epsilon: the table and the sentence that follow from the cells
 
 Every method states its epsilon for the same relation, one record whose contents change (or which is left
 out), and is judged on the same test rows. All noise here has a seed, so nothing that is trained here may be

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pate_jax.errors import PateError
 from pate_jax.runs.baselines.training import needs_the_extra
-from pate_jax.sweep.compare import ceiling, crowds, dpsgd, local_sums, local_votes, public_labels, teachers
+from pate_jax.sweep.compare import crowds, dpsgd, local_sums, local_votes, references, teachers
 from pate_jax.sweep.compare.contender import Contender
 
 CONTENDERS: tuple[Contender, ...] = (
@@ -19,8 +19,8 @@ CONTENDERS: tuple[Contender, ...] = (
     dpsgd.HEAD,
     local_votes.LOCAL_VOTES,
     local_sums.LOCAL_SUMS,
-    public_labels.PUBLIC_LABELS,
-    ceiling.CEILING,
+    references.PUBLIC_LABELS,
+    references.NO_PRIVACY,
 )
 
 

@@ -7,7 +7,7 @@ import test_compare
 from catalogue import case, fails, is_caught, replaced, source
 
 from pate_jax.mechanisms import local as described
-from pate_jax.sweep.compare import cells, dpsgd, local_sums, recommendation
+from pate_jax.sweep.compare import cells, comparison, dpsgd, local_sums
 from pate_jax.sweep.compare import local_votes as local
 
 law = partial(test_compare.test_local_counts_have_the_law_of_the_channel, described.OneHotNoise(4, 1.0))
@@ -64,19 +64,19 @@ CASES = [
     ),
     case(
         "a choice on private records is said to be free",
-        replaced(recommendation, "covered", lambda real: lambda kind: real("public")),
+        replaced(comparison, "covered", lambda real: lambda kind: real("public")),
         fails(words),
         "assert",
     ),
     case(
         "the best figure wins however near the others are",
-        replaced(recommendation, "_apart", lambda real: lambda best, other: True),
+        replaced(comparison, "_apart", lambda real: lambda best, other: True),
         fails(apart),
         "assert",
     ),
     case(
         "more draws make the test rows more",
-        source(recommendation, "_standing", 'rows[0]["test"]', 'sum(row["test"] for row in rows)'),
+        source(comparison, "_standing", 'rows[0]["test"]', 'sum(row["test"] for row in rows)'),
         fails(errors),
         "assert",
     ),

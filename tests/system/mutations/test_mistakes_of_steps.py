@@ -100,7 +100,7 @@ def by_the_mean(real):
     return clipped
 
 
-LENGTHS = fails(test_steps.test_a_changed_record_moves_the_sum_by_twice_the_bound_at_most)
+LENGTHS = fails(test_steps.test_a_changed_voter_moves_the_sum_by_twice_the_bound_at_most)
 MISTAKES = [
     case("noise of one step reused in the next", replaced(streams, "name", one_stream), made, "noise"),
     case("weights that know private labels", replaced(answers, "after", secret_weights), made, "weights"),

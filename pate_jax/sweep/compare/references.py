@@ -1,4 +1,4 @@
-"""No privacy: what a student of the same kind reaches that learns from the private labels themselves."""
+"""What private methods are measured against: public labels alone, and no privacy at all."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import numpy as np
 
 from pate_jax import student
 from pate_jax.aggregate import Answers
+from pate_jax.errors import PateError
+from pate_jax.runs import public_labels
+from pate_jax.runs.report.bought import ALONE
 from pate_jax.student import PublicInputs, StudentConfig, Supervised
 from pate_jax.sweep.compare.contender import Contender, Needs, Outcome
 from pate_jax.sweep.compare.ground import Draw, Ground
@@ -15,8 +18,28 @@ from pate_jax.sweep.compare.ground import Draw, Ground
 _STEPS = 4000  # of a net on images
 
 
-def learn(ground: Ground, draw: Draw) -> Outcome:
-    """A net on images, and on tables the better of ridge and nets, by what they say of held-out records."""
+def learn_from_public_labels(ground: Ground, draw: Draw) -> Outcome:
+    """What public labels teach, which costs nothing and depends on no draw."""
+    del draw
+    learned = public_labels.taught(ground.dataset)
+    if learned is None:
+        raise PateError("the public part is no table with labels of two classes")
+    labels = np.asarray(learned(ground.test.inputs)).argmax(1)
+    return Outcome(labels, 0.0, {"student": "ridge"})
+
+
+PUBLIC_LABELS = Contender(
+    ALONE,
+    Needs(pool="labels of it", trust="nobody: no private record is read", gives="the model"),
+    learn_from_public_labels,
+)
+
+
+def learn_from_private_labels(ground: Ground, draw: Draw) -> Outcome:
+    """What a student of the same kind reaches that learns from the private labels themselves.
+
+    It is a net on images, and on tables the better of ridge and nets, by what they say of held-out records.
+    """
     dataset, key = ground.dataset, jax.random.key(draw.seed)
     given = PublicInputs(  # for once of private records: this student has no guarantee
         dataset.private.inputs, dataset.preprocessing, dataset.classes, dataset.class_names
@@ -30,9 +53,9 @@ def learn(ground: Ground, draw: Draw) -> Outcome:
     return Outcome(labels, None, {"student": config.method})
 
 
-CEILING = Contender(
+NO_PRIVACY = Contender(
     "no privacy",
     Needs(pool="none", trust="everybody who sees the model", gives="nothing: it is for comparison"),
-    learn,
+    learn_from_private_labels,
     private=False,
 )
