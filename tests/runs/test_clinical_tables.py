@@ -51,13 +51,14 @@ def followed(path, label, capsys):
 
 
 @pytest.mark.long
+@pytest.mark.filterwarnings("ignore:numpy.core")  # of the files of SurvSet
 @pytest.mark.parametrize("name", TABLES)
 def test_a_clinical_table_goes_from_inspect_to_predict(name, tmp_path, monkeypatch, capsys):
     path = written(name, tmp_path)
     monkeypatch.chdir(tmp_path)
     inspected, _, ran, predicted = followed(path, TABLES[name][1], capsys)
     assert "refused:                nothing" in inspected
-    assert "Public labels alone" in ran
+    assert "Public labels alone" in ran or "The most frequent class" in ran
     head, *rows = csv.reader(predicted.splitlines())
     assert head[1] == "label" and len(rows) == 10
     assert all(abs(sum(map(float, row[2:])) - 1) < 1e-4 for row in rows)
