@@ -202,7 +202,7 @@ def affordable(mechanism: Mechanism, *, teachers: int, classes: int, epsilon: fl
 
     >>> from pate_jax.mechanisms import GNMax
     >>> affordable(GNMax(40.0), teachers=250, classes=10, epsilon=1.0, delta=1e-5)
-    74
+    75
     """
     planned = plan(mechanism, teachers=teachers, classes=classes, epsilon=epsilon, delta=delta)
     each = cost(mechanism, teachers=teachers, classes=classes, order=planned.order)

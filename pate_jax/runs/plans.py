@@ -40,7 +40,7 @@ def answers(
 
     >>> from pate_jax.mechanisms import GNMax
     >>> answers(GNMax(40.0), teachers=250, classes=10, queries=500, most=(1.0, 1e-5))
-    74
+    75
     """
     if isinstance(mechanism, StableAnswers):
         return stable.MOST_QUERIES

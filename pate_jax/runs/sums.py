@@ -75,7 +75,7 @@ def together(plans: Sequence[AnyPlan], delta: float) -> float | None:
 
     >>> from pate_jax.mechanisms import GNMax
     >>> from pate_jax.runs.plans import Plan
-    >>> one = Plan(GNMax(40.0), 250, 10, 100, "record", "counts")
+    >>> one = Plan(GNMax(40.0), 250, 10, 100, "record")
     >>> together([one], 1e-5) < together([one, one], 1e-5) < 2 * together([one], 1e-5)
     True
     """
