@@ -20,7 +20,7 @@ BELOW, ABOVE = "pate_jax.accounting.bounds.threshold.TAIL", "pate_jax.runs.stage
 
 
 def kept():
-    figures.proved_for(GNMax(30.0), ((9, 2),), 2, "counts", (2.0, 3.0), 1e-5)
+    figures.proved_for(GNMax(30.0), ((9, 2),), 2, (2.0, 3.0), 1e-5)
     return figures.proved_for.cache_info().currsize
 
 

@@ -124,8 +124,7 @@ class PartitionChoice:
     """How the private records are divided into shards."""
 
     teachers: int | None = None
-    """Number of teachers; each is trained on its own shard. Unset: as many as a rehearsal favours, and 125 of
-    teachers whose mechanism you set."""
+    """Number of teachers; unset: by a rehearsal, or 125 where you set the mechanism."""
     by: Literal["record", "user"] = "record"
     """Whom the guarantee covers: one record, or all records of one user."""
     seed: int | None = None

@@ -12,21 +12,21 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from pate_jax.aggregate import chacha
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.secret import Secret
 from pate_jax.system import storage
 
 
-def key(run: RunDirectory, stream: str) -> jax.Array:
+def key(run: RunDirectory, stream: str) -> Any:
     """The key of one stream of noise."""
+    import jax  # here, since light commands read the ledger
+
+    from pate_jax.aggregate import chacha
+
     impl = chacha.PRIVATE if run.secret.seed is None else chacha.SEEDED
-    drawn: jax.Array = jax.random.wrap_key_data(jnp.asarray(_noise_words(run.secret, stream)), impl=impl)
-    return drawn
+    return jax.random.wrap_key_data(jax.numpy.asarray(_noise_words(run.secret, stream)), impl=impl)
 
 
 def name(number: int, event: Mapping[str, Any], exact: str, public: str = "") -> str:

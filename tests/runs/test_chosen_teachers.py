@@ -218,7 +218,7 @@ NUMBER = release._number
 ALTERED = {
     "another number": (release.Crowd, "number", property(lambda crowd: 395), "not the noisy form"),
     "little noise": (release, "_number", lambda crowd, _: NUMBER(crowd, HeadCount(1.0)), "is planned for"),
-    "other noise": (release, "draw", lambda run, release, table, public: table + 99, "does not follow from"),
+    "other noise": (release, "draw", lambda run, line, table: table + 99, "does not follow from"),
 }
 
 

@@ -82,9 +82,9 @@ def accuracy(results: Mapping[str, Any]) -> str | None:
     >>> accuracy({"student_accuracy": None}) is None
     True
     """
-    if results.get("student_accuracy") is None:
+    seen = results.get("seen")
+    if results.get("student_accuracy") is None or seen is None:
         return None
-    seen = results["seen"]
     limits = interval(seen["low"], seen["high"])
     told = share(seen["right"], seen["inputs"])
     return f"{told} of {seen['inputs']:,} {PARTS[seen['where']]} (95% interval: {limits})"
