@@ -124,7 +124,8 @@ def _opened(run: RunDirectory, lines: Sequence[Line]) -> jax.Array | None:
     if not lines:
         return None
     line = next((one for one in reversed(lines) if _unanswered(one)), lines[0])
-    return streams.key(run, line.stream)
+    begun: jax.Array = streams.key(run, line.stream)
+    return begun
 
 
 def _unanswered(line: Line) -> int:
