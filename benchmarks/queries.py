@@ -62,9 +62,8 @@ def lines(
     labels, records = forecast.judges(dataset, wide, own=False), len(dataset.private.ids)
     entries, mu = teacher_rehearsal.seen(dataset, net), planning.mu(epsilon, DELTA)
     roles = teacher_votes.parts(len(entries), labels, dataset.classes)
-    numbers = teacher_rehearsal._numbers(records, None, teacher_rehearsal.SHARDS[0])
-    lists = teacher_rehearsal._lists(len(roles.public), None, len(entries))
-    tried = list(teacher_rehearsal._tried(entries, labels, dataset.classes, roles, numbers, mu, lists))
+    size = {"records": records, "most_queries": len(entries)}
+    tried = teacher_rehearsal.every_plan(entries, labels, dataset.classes, roles, mu=mu, **size)
     assert net.front is not None
     public, private = (np.asarray(net.front(part.inputs)) for part in (dataset.public, dataset.private))
     if labelled:

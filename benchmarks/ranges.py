@@ -32,8 +32,6 @@ from pate_jax.student.selection import select
 
 DELTA, ENTRIES, TEST = 1e-5, 64, 3000
 SIZES, POOLS, EPSILONS = (3000, 6000, 20_000), (800, 1500, 3000), (0.3, 1.0, 3.0)
-
-
 FAMILIES = ("linear 0.1", "linear 0.7", "linear 2", "clusters 1", "clusters 3", "clusters 10", "products")
 
 
@@ -85,9 +83,8 @@ def planned(drawn: Table, labels: list[np.ndarray], mu: float) -> tuple[Tried, E
     """The plan that a run would choose by labels of the public rows, and what it would say of it."""
     entries = drawn.rows[drawn.private : drawn.private + drawn.public]
     roles = teacher_votes.parts(len(entries), labels, drawn.classes)
-    numbers = teacher_rehearsal._numbers(drawn.private, None, 10)
-    lists = teacher_rehearsal._lists(len(roles.public), None, drawn.public)
-    plans = list(teacher_rehearsal._tried(entries, labels, drawn.classes, roles, numbers, mu, lists))
+    size = {"records": drawn.private, "most_queries": drawn.public}
+    plans = teacher_rehearsal.every_plan(entries, labels, drawn.classes, roles, mu=mu, **size)
     best = teacher_rehearsal.chosen(plans, drawn.classes, image=False)
     if best is None:
         return None

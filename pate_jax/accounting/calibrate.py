@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from pate_jax.accounting.curves import NEWEST, Rule
+from pate_jax.accounting.curves import Rule
 from pate_jax.accounting.data_independent import worst_case
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.accounting.slack import sampler_slack
@@ -63,7 +63,7 @@ def calibrate(
     check_delta(delta)
 
     @cache
-    def spent(factor: float, rule: Rule = NEWEST, stronger: float = 1.0) -> float:
+    def spent(factor: float, rule: Rule = "index", stronger: float = 1.0) -> float:
         changed = scaled(scaled(mechanism, factor, noise), stronger, "answer")
         slack = sampler_slack(changed, queries, classes)
         totals = np.full(queries, teachers)

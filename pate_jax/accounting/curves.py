@@ -11,7 +11,7 @@ A curve is a float64 array [query, order] and adds up over queries. Orders are a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple, cast, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,13 +19,12 @@ from numpy.typing import ArrayLike, NDArray
 from pate_jax.accounting.bounds import gnmax, laplace, threshold
 from pate_jax.accounting.index_curve import argmax_bound, counts_curve, index_curve
 from pate_jax.accounting.inputs import check_curve, check_delta, check_orders, check_votes
-from pate_jax.errors import PateError
+from pate_jax.errors import PateError, one_of
 from pate_jax.mechanisms import Mechanism, check_votes_suffice
 
 Method = Literal["exact", "published", "data_independent"]
 Conversion = Literal["tight", "classic"]
 Rule = Literal["counts", "index"]  # what a query is charged for: all noisy counts, or the one index released
-NEWEST: Rule = "index"
 Curve = NDArray[np.float64]
 
 
@@ -142,7 +141,7 @@ def published_argmax(mechanism: Mechanism, votes: NDArray[np.int64]) -> Callable
 
 
 def data_independent(
-    mechanism: Mechanism, teachers: ArrayLike, classes: int, orders: ArrayLike, *, rule: Rule = NEWEST
+    mechanism: Mechanism, teachers: ArrayLike, classes: int, orders: ArrayLike, *, rule: Rule = "index"
 ) -> Curve:
     """A bound [query, order] that holds for every histogram of that many teachers and every history.
 
@@ -154,24 +153,13 @@ def data_independent(
     >>> data_independent(GNMax(40.0), 250, 10, [2.0], rule="counts") * 40**2 / 2
     array([[1.]])
     """
+    one_of(get_args(Rule), rule=rule)
     grid, totals = check_orders(orders), np.atleast_1d(np.asarray(teachers, dtype=np.int64))
     distinct, where = np.unique(totals, return_inverse=True)
-    if check_rule(rule) == "counts":
+    if rule == "counts":
         return np.stack([counts_curve(mechanism, int(total), grid) for total in distinct])[where]
     # without teachers no vote can move, so the cost with one teacher is an upper bound
     return np.stack([index_curve(mechanism, max(int(one), 1), classes, grid) for one in distinct])[where]
-
-
-def check_rule(rule: str) -> Rule:
-    """The rule of this name; any other name is refused.
-
-    >>> check_rule("index")
-    'index'
-    """
-    for known in get_args(Rule):
-        if rule == known:
-            return cast(Rule, known)
-    raise PateError(f"rule={rule!r} must be one of {', '.join(get_args(Rule))}")
 
 
 def rdp(
@@ -180,7 +168,7 @@ def rdp(
     orders: ArrayLike | None = None,
     *,
     method: Method,
-    rule: Rule = NEWEST,
+    rule: Rule = "index",
 ) -> Curve:
     """Renyi curves [query, order] of a mechanism on vote histograms [query, class].
 

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from pate_jax.accounting import composition, curves
 from pate_jax.accounting.best_order import Columns, least
 from pate_jax.accounting.bounds import small_steps
-from pate_jax.accounting.curves import NEWEST, Curve, Epsilon, Rule
+from pate_jax.accounting.curves import Curve, Epsilon, Rule
 from pate_jax.accounting.inputs import check_orders
 from pate_jax.accounting.slack import sampler_slack, with_slack
 from pate_jax.mechanisms import Mechanism
@@ -41,7 +41,7 @@ def worst_case(
     classes: int,
     orders: ArrayLike | None = None,
     slack: float = 0.0,
-    rule: Rule = NEWEST,
+    rule: Rule = "index",
 ) -> Proved:
     """The data-independent epsilon of one query for each entry of `teachers`, and the method that proves it.
 
@@ -73,7 +73,7 @@ class WorstCase:
         mechanism: Mechanism,
         teachers: ArrayLike,
         classes: int,
-        rule: Rule = NEWEST,
+        rule: Rule = "index",
         orders: ArrayLike | None = None,
     ) -> None:
         grid = curves.default_orders() if orders is None else np.unique(check_orders(orders))

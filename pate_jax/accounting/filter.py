@@ -46,7 +46,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate_jax.accounting import curves
-from pate_jax.accounting.curves import NEWEST, Rule
+from pate_jax.accounting.curves import Rule
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.accounting.slack import sampler_slack
 from pate_jax.errors import PateError
@@ -145,7 +145,7 @@ def _is_amount(value: object) -> bool:
     return type(value) in (int, float) and isinstance(value, int | float) and 0 <= value <= sys.float_info.max
 
 
-def cost(mechanism: Mechanism, *, teachers: int, classes: int, order: float, rule: Rule = NEWEST) -> Cost:
+def cost(mechanism: Mechanism, *, teachers: int, classes: int, order: float, rule: Rule = "index") -> Cost:
     """The cost of one question at an order, whatever the votes: test and argmax as one joint mechanism.
 
     >>> from pate_jax.mechanisms import GNMax
@@ -164,7 +164,7 @@ def plan(
     classes: int,
     epsilon: float,
     delta: float,
-    rule: Rule = NEWEST,
+    rule: Rule = "index",
 ) -> Filter:
     """The filter whose order affords this mechanism the most questions; it reads public numbers only."""
     if not (epsilon > 0 and math.isfinite(epsilon)):

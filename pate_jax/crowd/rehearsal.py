@@ -149,15 +149,31 @@ def judged(guesses: Sequence[Sequence[Shares]], labels: Sequence[Labels], roles:
     right = np.array(
         [[(one.argmax(1) == each).mean() for one in some] for some, each in zip(guesses, truth, strict=True)]
     )
-    usual = [float(np.bincount(each).max()) / len(each) for each in truth]
-    several, draws = right.shape
+    draws = right.shape[1]
     noise = math.sqrt(right.var(1, ddof=1).mean()) if draws > 1 else 0.0
-    each, number = right.mean(1), roles.judges
-    ends = (each.min(), each.max()) if several > 1 else _around(float(each[0]), number, noise)
+    return of_labels(right.mean(1), truth, roles.judges, noise, draws, _around)
+
+
+def of_labels(
+    each: Float[np.ndarray, " labels"],
+    truth: Sequence[Labels],
+    judged: int,
+    noise: float,
+    draws: int,
+    around: Callable[[float, int, float], tuple[float, float]],
+) -> Expected:
+    """What is expected by the share that is right with each of several labels, or with one.
+
+    `truth` are the labels that judge, and `judged` is of how many inputs or users. `around` says where the
+    share of one lies, given how many judge and how far it goes up and down with the noise.
+    """
+    usual = [float(np.bincount(labels).max()) / len(labels) for labels in truth]
+    several = len(truth)
+    ends = (each.min(), each.max()) if several > 1 else around(float(each[0]), judged, noise)
     low, high = map(float, ends)
     which = int(each.argmin()), int(each.argmax())
     return Expected(
-        float(each.mean()), low, high, float(np.mean(usual)), number, several, noise, draws, *which
+        float(each.mean()), low, high, float(np.mean(usual)), judged, several, noise, draws, *which
     )
 
 

@@ -163,7 +163,7 @@ def _kinds(features: Table, categories: Categories) -> tuple[dict[str, list[str]
 
 
 def _left_out(features: Table, kinds: Mapping[str, Sequence[str]], declared: Categories) -> list[str]:
-    """The columns of words that a run leaves out, and why."""
+    """The columns that a run leaves out, and why."""
     read = {*kinds["numbers"], *(name.rpartition(" (")[0] for name in kinds["words"])}
     found = columns.left_out(features.only(name for name in features if name in read), declared)
     return [f"{name} ({why.replace(' public', '')})" for name, why in found.items()]

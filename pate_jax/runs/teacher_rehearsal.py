@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 from pate_jax.accounting import planning
 from pate_jax.accounting.exact import counts
 from pate_jax.accounting.planning import Option
-from pate_jax.crowd.rehearsal import Expected
+from pate_jax.crowd.rehearsal import Expected, of_labels
 from pate_jax.crowd.roles import Labels
 from pate_jax.data import Dataset
 from pate_jax.errors import PateError
@@ -87,16 +87,44 @@ def rehearse(
     """
     records = planning.counted(records)
     planning.check(records, dataset.classes, epsilon, delta)
-    entries, numbers = seen(dataset, net), _numbers(records, teachers, least_shard)
+    entries, mu = seen(dataset, net), planning.mu(epsilon, delta)
     roles = teacher_votes.parts(len(entries), labels, dataset.classes)
-    asked = _lists(len(roles.public), queries, most_queries)
-    mu = planning.mu(epsilon, delta)
-    tried = list(_tried(entries, labels, dataset.classes, roles, numbers, mu, asked))
-    best = chosen(tried, dataset.classes, image=dataset.kind == "image")
+    plans = every_plan(
+        entries,
+        labels,
+        dataset.classes,
+        roles,
+        records=records,
+        mu=mu,
+        teachers=teachers,
+        queries=queries,
+        most_queries=most_queries,
+        least_shard=least_shard,
+    )
+    best = chosen(plans, dataset.classes, image=dataset.kind == "image")
     if best is None:
-        raise NoUse(_refusal(tried, records, epsilon, dataset.classes))
+        raise NoUse(_refusal(plans, records, epsilon, dataset.classes))
     option = _option(best, dataset.classes, epsilon, delta)
     return Teachers(option, _expected(best, [each[roles.judges] for each in labels]))
+
+
+def every_plan(
+    entries: Entries,
+    labels: Sequence[Labels],
+    classes: int,
+    roles: Parts,
+    *,
+    records: int,
+    mu: float,
+    teachers: int | None = None,
+    queries: int | None = None,
+    most_queries: int | None = None,
+    least_shard: int = SHARDS[0],
+) -> list[Tried]:
+    """All plans for so many records, tried out on public inputs that have these `roles`."""
+    numbers = _numbers(records, teachers, least_shard)
+    lists = _lists(len(roles.public), queries, most_queries)
+    return list(_tried(entries, labels, classes, roles, numbers, mu, lists))
 
 
 def seen(dataset: Dataset, net: Model | None = None) -> Entries:
@@ -240,16 +268,8 @@ def _option(best: Tried, classes: int, epsilon: float, delta: float) -> Option:
 
 def _expected(best: Tried, truth: Sequence[Labels]) -> Expected:
     """What is expected of the student, in the words of all rehearsals; `truth` is of those that judge."""
-    each, several, judged = best.right.mean(0), len(truth), len(truth[0])
-    usual = [float(np.bincount(one).max()) / judged for one in truth]
     noise = float(np.sqrt(best.right.var(0, ddof=1).mean()))
-    ends = (each.min(), each.max()) if several > 1 else _around(float(each[0]), judged, noise)
-    low, high = map(float, ends)
-    draws = len(best.right)
-    which = int(each.argmin()), int(each.argmax())
-    return Expected(
-        float(each.mean()), low, high, float(np.mean(usual)), judged, several, noise, draws, *which
-    )
+    return of_labels(best.right.mean(0), truth, len(truth[0]), noise, len(best.right), _around)
 
 
 def _around(share: float, judged: int, noise: float) -> tuple[float, float]:

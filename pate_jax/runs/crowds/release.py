@@ -19,8 +19,8 @@ and of a candidate of a choice of settings
     score.npz         how many held-out voters agree with it; private, and a line of the ledger with noise
 
 The noise is derived from the run's secret and the line: its number, its release, and the digests of the table
-and the public side. So
-no noise serves two tables, nor one table twice, and a run that a crash interrupts ends with the same numbers.
+and the public side. So no noise serves two tables, nor one table twice, and a run that a crash interrupts
+ends with the same numbers.
 """
 
 from __future__ import annotations
