@@ -9,9 +9,10 @@ the noise between the two, and else the classifier, which copies nothing.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from pate_jax.errors import PateError
+from pate_jax.mechanisms.crowds import Comparison
 from pate_jax.runs.crowds import steps
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
@@ -68,7 +69,7 @@ def ahead(names: list[str], leads: list[float], noise: float) -> str:
 def _between_two(found: steps.Shown) -> float:
     """The scale of the noise in the difference of two students, in voters."""
     (line,) = found.comparisons
-    return float(line.release.sigma) * 2**0.5 / len(found.leads())
+    return cast(Comparison, line.release).between_two
 
 
 class Compared(NamedTuple):

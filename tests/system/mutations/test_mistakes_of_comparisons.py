@@ -75,8 +75,8 @@ def fewer_judges(run):
 
 def other_taken(run):
     results = storage.read_json(run.results, "results")
-    worst = min(results["compared"]["leads"], key=results["compared"]["leads"].get)
-    storage.write_json(run.results, "results", {**results, "method": worst})
+    other = next(method for method in results["compared"]["leads"] if method != results["method"])
+    storage.write_json(run.results, "results", {**results, "method": other})
 
 
 def one_rival(run):
