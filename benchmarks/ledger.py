@@ -59,15 +59,14 @@ def measure(path, queries, batch):
 
 def entry(number, batch, labels, answered):
     return {
+        "kind": "release",
         "batch": number + 1,
-        "mechanism": {"name": "confident-discrete-gaussian", "threshold": 200.0, "sigma": 40.0},
-        "teachers": 250,
-        "classes": 10,
-        "asked": batch,
-        **dict.fromkeys(("votes", "queries", "inputs", "noise"), f"{number:064x}"),
+        "event": {"name": "answers", "teachers": 250, "classes": 10, "asked": batch},
+        **dict.fromkeys(("exact", "public", "noise"), f"{number:064x}"),
         "budget": {"epsilon": 8.0, "delta": 1e-5, "order": 10.0, "rdp": 6.5, "slack": 1e-12},
-        "cost": {"order": 10.0, "rdp": 0.1, "slack": 1e-30},
-        "answers": ledger.pack(labels, answered),
+        "order": 10.0,
+        "cost": {"rdp": 0.1, "slack": 1e-30},
+        "values": ledger.pack(labels, answered),
     }
 
 

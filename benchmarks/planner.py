@@ -29,7 +29,7 @@ import numpy as np  # noqa: E402
 
 from pate_jax.crowd.rehearsal import Expected  # noqa: E402
 from pate_jax.errors import PateError  # noqa: E402
-from pate_jax.runs import every_kind, pipeline  # noqa: E402
+from pate_jax.runs import pipeline, voters_comparison  # noqa: E402
 from pate_jax.runs.inputs import open_data  # noqa: E402
 from pate_jax.runs.settings import STROKES, DataChoice, PartitionChoice, RunConfig  # noqa: E402
 
@@ -42,7 +42,7 @@ def lines(data: DataChoice, name: str, epsilons: Sequence[float], seeds: int) ->
     dataset, own = open_data(data), data.private is not None
     for epsilon in epsilons:
         began = time.perf_counter()
-        found = every_kind.rehearsed(
+        found = voters_comparison.rehearsed(
             dataset, records=len(dataset.private.ids), epsilon=epsilon, delta=DELTA, own=own
         )
         seconds = time.perf_counter() - began
@@ -80,7 +80,7 @@ def _reached(data: DataChoice, kind: str, epsilon: float, seeds: int) -> dict[st
 
 
 def _kind(name: str) -> str:
-    return "teachers" if name == every_kind.TEACHERS else name
+    return "teachers" if name == voters_comparison.TEACHERS else name
 
 
 def _percent(expected: Expected) -> list[float]:

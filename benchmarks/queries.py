@@ -68,7 +68,7 @@ def lines(
     public, private = (np.asarray(net.front(part.inputs)) for part in (dataset.public, dataset.private))
     if labelled:
         tried = [one for one in tried if not one.whole]
-    chosen = teacher_rehearsal.chosen(tried, dataset.classes, image=True)
+    chosen = teacher_rehearsal.chosen(tried, dataset.classes)
     for number, plan in plans(tried).items():
         line: dict[str, Any] = {
             "queries": number,

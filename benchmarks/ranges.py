@@ -26,7 +26,7 @@ from pate_jax.accounting.exact import counts
 from pate_jax.crowd import rehearsal
 from pate_jax.crowd.rehearsal import Expected
 from pate_jax.models import clusters, spaces
-from pate_jax.runs import stand_ins, teacher_rehearsal, teacher_votes
+from pate_jax.runs import teacher_rehearsal, teacher_votes
 from pate_jax.runs.teacher_rehearsal import Tried
 from pate_jax.student.selection import select
 
@@ -85,7 +85,7 @@ def planned(drawn: Table, labels: list[np.ndarray], mu: float) -> tuple[Tried, E
     roles = teacher_votes.parts(len(entries), labels, drawn.classes)
     size = {"records": drawn.private, "most_queries": drawn.public}
     plans = teacher_rehearsal.every_plan(entries, labels, drawn.classes, roles, mu=mu, **size)
-    best = teacher_rehearsal.chosen(plans, drawn.classes, image=False)
+    best = teacher_rehearsal.chosen(plans, drawn.classes)
     if best is None:
         return None
     return best, teacher_rehearsal._expected(best, [each[roles.judges] for each in labels])
@@ -104,7 +104,7 @@ def reached(drawn: Table, best: Tried, mu: float, random: np.random.Generator) -
         votes[np.arange(best.queries), said.argmax(1)] += 1
     votes += teacher_votes.scale(best.queries, mu, whole=best.whole) * random.normal(size=votes.shape)
     told = teacher_votes.told(votes[None, None], best.teachers, whole=best.whole)[0, 0][:, None]
-    guessed = stand_ins.ridge(entries[asked], told, rows[test])[:, 0].argmax(1)
+    guessed = teacher_rehearsal.ridge(entries[asked], told, rows[test])[:, 0].argmax(1)
     return float((guessed == drawn.labels[test]).mean())
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.ranges import DELTA, EPSILONS, TEST, Table, planned, table
 from pate_jax.accounting.exact import counts
 from pate_jax.models import clusters
-from pate_jax.runs import stand_ins, teacher_votes
+from pate_jax.runs import teacher_rehearsal, teacher_votes
 from pate_jax.runs.teacher_rehearsal import Tried
 from pate_jax.student.selection import least_sure, select
 
@@ -48,7 +48,7 @@ class Asked:
     def right(self, rows: np.ndarray, told: np.ndarray) -> float:
         """The share of test rows on which ridge is right that learned these answers."""
         tests = slice(-TEST, None)
-        said = stand_ins.ridge(self.public[rows], told[:, None], self.drawn.rows[tests])[:, 0]
+        said = teacher_rehearsal.ridge(self.public[rows], told[:, None], self.drawn.rows[tests])[:, 0]
         return float((said.argmax(1) == self.drawn.labels[tests]).mean())
 
     def two_lists(self) -> float:
@@ -56,7 +56,7 @@ class Asked:
         half = self.best.queries // 2
         rows = select("kmeans", self.public, half, key=b"selection")
         told = self.told(rows)
-        said = stand_ins.ridge(self.public[rows], told[:, None], self.public)[:, 0]
+        said = teacher_rehearsal.ridge(self.public[rows], told[:, None], self.public)[:, 0]
         more = least_sure(said, self.public, self.best.queries - half, taken=rows, key=b"second")
         return self.right(np.concatenate([rows, more]), np.concatenate([told, self.told(more)]))
 

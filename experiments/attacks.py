@@ -1,7 +1,7 @@
 """Membership inference on class sums and linear teachers: `python -m experiments.attacks strokes`.
 
-Shadow runs of the whole pipeline, each on another random half of the records, attack one another as the
-docs tell (attacks.md). Broken twins are attacked too: those that an attack does not detect show what it is
+Shadow runs of the whole pipeline, each on another random half of the records, attack one another as the docs
+tell (docs/guide/risk.md). Broken twins are attacked too: those that an attack does not detect show what it is
 worth. One line of JSON for each case, with the curve of each attack; `--draw` draws the lines that are there.
 Shadow runs are kept in a folder, so a command that was stopped goes on when it is repeated.
 """
@@ -50,6 +50,7 @@ COLOURS = {
     "loss": "#9aa0a6", "lira": "#1b6ca8", "lira, offline": "#6aa9d6", "rmia": "#2f855a", "table": "#c8553d",
     "table, others known": "#7b3f00", "answers": "#c8553d", "answers, others known": "#7b3f00",
 }  # fmt: skip
+DRAWN = ("honest", "no noise, crowd of 200")  # at epsilon 1
 
 
 class Case(NamedTuple):
@@ -172,23 +173,29 @@ def shown(caught: dict[str, float]) -> str:
 
 
 def draw(lines: list[dict[str, Any]]) -> bytes:
-    """A row for each data set: curves at epsilon 1, and what epsilon is at least beside what is promised."""
+    """A column for each data set: curves at epsilon 1, honest and broken, and the epsilon shown."""
+    import matplotlib
     from matplotlib.figure import Figure
 
     names = list(dict.fromkeys(one["data"] for one in lines))
-    rows = [[one for one in lines if one["data"] == name and one["epsilon"] == 1.0] for name in names]
-    wide = max(len(row) for row in rows) + 1
-    figure = Figure(figsize=(3.0 * wide, 3.3 * len(rows)), layout="constrained")
-    panels = figure.subplots(len(rows), wide, squeeze=False)
-    for name, row, places in zip(names, rows, panels, strict=True):
-        for axes in places:
+    with matplotlib.rc_context({"font.size": 9}):
+        figure = Figure(figsize=(2.4 * len(names), 2.3 * (len(DRAWN) + 1)), layout="constrained")
+        panels = figure.subplots(len(DRAWN) + 1, len(names), squeeze=False)
+        for column, name in enumerate(names):
+            own = {(one["case"], one["epsilon"]): one for one in lines if one["data"] == name}
+            for row, case in enumerate(DRAWN):
+                if (case, 1.0) in own:
+                    curves(panels[row][column], own[case, 1.0])
+            bounds(panels[-1][column], [one for (case, _), one in own.items() if case == "honest"])
+        for axes in panels.flatten():
             axes.spines[["top", "right"]].set_visible(False)
-        for axes, one in zip(places, row, strict=False):
-            curves(axes, one)
-        bounds(places[-1], [one for one in lines if (one["data"], one["case"]) == (name, "honest")])
-        places[0].set_ylabel("true positives")
-    panels[0][0].legend(frameon=False, fontsize=6)
-    return plots.rendered(figure)
+        for places in panels[:-1]:
+            places[0].set_ylabel("true positives")
+        handles = {one.get_label(): one for one in panels[0][0].lines}
+        figure.legend(
+            handles.values(), handles, frameon=False, fontsize=8, loc="outside lower center", ncols=2
+        )
+        return plots.rendered(figure)
 
 
 def curves(axes: Any, line: dict[str, Any]) -> None:
@@ -199,7 +206,7 @@ def curves(axes: Any, line: dict[str, Any]) -> None:
     axes.loglog(LEVELS, [promise.caught(at) for at in LEVELS], "k--", label="allowed")
     axes.loglog(LEVELS, LEVELS, "k:", linewidth=0.8, label="guessing")
     axes.set_ylim(1e-4, 1.1)
-    axes.set_title(f"{line['data']}: {line['case']}", fontsize=8)
+    axes.set_title(f"{line['data']}: {line['case']}", fontsize=9)
     axes.set_xlabel("false positives")
 
 
@@ -214,7 +221,7 @@ def bounds(axes: Any, lines: list[dict[str, Any]]) -> None:
     axes.set_xscale("log")
     axes.set_yscale("symlog", linthresh=0.01)
     axes.set_ylim(bottom=0)
-    axes.set_title("honest: epsilon shown, at least", fontsize=8)
+    axes.set_title("epsilon shown, at least", fontsize=9)
     axes.set_xlabel("epsilon promised")
 
 

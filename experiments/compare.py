@@ -2,7 +2,8 @@
 
 The same records, public pool, test rows, relation and delta serve every method (`pate_jax.sweep.compare`,
 which `pate compare` uses too). Each cell is a line of JSON that is never measured again, and may take some
-CPU minutes; a repeated command goes on. In the end the table and the pictures of docs/compare.md are drawn.
+CPU minutes; a repeated command goes on. In the end the table and the pictures of
+docs/reference/comparison.md are drawn.
 
 DATA has a folder for each data set: the original archives in `mnist`, `fashion_mnist` and `adult`, three
 tables in `support2` (private.csv, public.csv, test.csv), and three archives in `reviews` (private.npz,
@@ -82,7 +83,7 @@ def main(
     draws: int = 1,
     minutes: float = 12.0,
     results: Path = RESULTS,
-    docs: Path = ROOT / "docs",
+    docs: Path = ROOT / "docs/reference",
 ) -> None:
     """Measure what is left of the grid, then write the table and the pictures.
 
@@ -94,7 +95,7 @@ def main(
         draws: how often shards, noise and nets are drawn.
         minutes: CPU minutes that one cell may take, after which it is left out.
         results: the file of lines.
-        docs: the folder of compare.md and its pictures.
+        docs: the folder of comparison.md and its pictures.
     """
     cells = cells_of(named(methods), epsilons, draws)
     results.parent.mkdir(parents=True, exist_ok=True)

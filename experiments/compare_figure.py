@@ -1,4 +1,4 @@
-"""`python -m experiments.compare_figure`: the table and the pictures of docs/compare.md, from saved lines."""
+"""`python -m experiments.compare_figure`: the tables and pictures of docs/reference/comparison.md."""
 
 from __future__ import annotations
 
@@ -149,11 +149,11 @@ def draw(rows: Sequence[Row], title: str) -> bytes:
 
 
 def write(file: Path, docs: Path) -> None:
-    """Put the table into compare.md, between its marks, and a picture of each data set beside it."""
+    """Put the table into comparison.md, between its marks, and a picture of each data set beside it."""
     rows = list(results.of_file(file).values())
     if not rows:
         raise PateError(f"{file} holds no line: run `python -m experiments.compare`")
-    path = docs / "compare.md"
+    path = docs / "comparison.md"
     before, begin, rest = path.read_text().partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
@@ -165,12 +165,14 @@ def write(file: Path, docs: Path) -> None:
             storage.write_bytes(docs / f"compare_{data}.svg", draw(own, said))
 
 
-def main(results: Path = ROOT / "benchmarks/results/compare.jsonl", docs: Path = ROOT / "docs") -> None:
+def main(
+    results: Path = ROOT / "benchmarks/results/compare.jsonl", docs: Path = ROOT / "docs/reference"
+) -> None:
     """Write both.
 
     Args:
         results: JSON lines of `experiments.compare`.
-        docs: the folder of compare.md.
+        docs: the folder of comparison.md.
     """
     write(results, docs)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import statistics
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,9 +19,23 @@ RESULTS = ROOT / "benchmarks/results"
 LOWEST = {"mnist": 80.0, "fashion_mnist": 70.0, "adult": 76.0, "support2": 50.0, "reviews": 50.0}  # drawn
 # Epsilon, accuracy and name of what papers and our teachers reach; the papers' epsilons are of their votes.
 POINTS = {
-    "mnist": [(2.04, 98.0, "2017, data-dependent"), (0.833, 98.7, "250 trained nets")],
+    "mnist": [(2.04, 98.0, "paper of 2017"), (0.833, 98.7, "250 trained nets")],
     "fashion_mnist": [(3.70, 86.5, "250 trained nets")],
-    "adult": [(2.66, 83.0, "2017, data-dependent"), (2.02, 84.6, "250 trained nets")],
+    "adult": [(2.66, 83.0, "paper of 2017"), (2.02, 84.6, "250 trained nets")],
+}
+COLOURS = {
+    "sums": "#1b6ca8",
+    "neighbours": "#2f855a",
+    "50 teachers": "#f2c6b8",
+    "100 teachers": "#eba48f",
+    "250 teachers": "#e07a5f",
+    "500 teachers": "#c8553d",
+    "1000 teachers": "#9c3b27",
+    "5000 teachers": "#5e2115",
+}
+POINT = {
+    "paper of 2017": {"marker": "s", "color": "#6a4c93", "markersize": 4},
+    "250 trained nets": {"marker": "D", "color": "#e3b23c", "markersize": 4},
 }
 NAMES = {
     "mnist": "MNIST",
@@ -43,7 +57,6 @@ class Curve(NamedTuple):
 def main(
     results: Path = RESULTS / "crowds.jsonl",
     teachers: Path = RESULTS / "linear_teachers.jsonl",
-    rounds: Path = RESULTS / "crowd_rounds.jsonl",
     out: Path = ROOT / "docs/voters.svg",
 ) -> None:
     """Print the table of the lines of `experiments.crowds`, and draw them beside linear teachers.
@@ -51,18 +64,14 @@ def main(
     Args:
         results: JSON lines of `experiments.crowds`.
         teachers: JSON lines of `experiments.linear_teachers`.
-        rounds: JSON lines of the second rounds that there were before steps.
         out: the figure.
     """
     lines = [json.loads(line) for line in results.read_text().splitlines()]
     if not lines:
         raise PateError(f"{results} holds no line: run `python -m experiments.crowds`")
     print(table(lines))
-    beside = [
-        [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-        for file in (teachers, rounds)
-    ]
-    storage.write_bytes(out, draw(lines, *beside))
+    beside = [json.loads(line) for line in teachers.read_text().splitlines()] if teachers.exists() else []
+    storage.write_bytes(out, draw(lines, beside))
 
 
 def table(lines: list[dict[str, Any]]) -> str:
@@ -99,31 +108,34 @@ def cell(line: dict[str, Any]) -> str:
     return f"{line['labels']:.1f} ({line['queries']}){star}"
 
 
-def draw(
-    lines: list[dict[str, Any]],
-    teachers: Sequence[dict[str, Any]] = (),
-    rounds: Sequence[dict[str, Any]] = (),
-) -> bytes:
-    """The figure as SVG, a panel for each data set."""
+def draw(lines: list[dict[str, Any]], teachers: Sequence[dict[str, Any]] = ()) -> bytes:
+    """The figure as SVG, a panel for each data set in two columns, to be read where it is 370 pixels wide."""
+    import matplotlib
     from matplotlib.figure import Figure
 
     there = [name for name in NAMES if any(line["data"] == name for line in lines)]
-    figure = Figure(figsize=(3.1 * len(there), 4.0), layout="constrained")
-    for axes, name in zip(figure.subplots(1, len(there), squeeze=False)[0], there, strict=True):
-        for curve in [*of_crowds(lines, name), *of_rounds(rounds, name), *of_teachers(teachers, name)]:
-            axes.plot(
-                *zip(*curve.points, strict=True), curve.style, marker="o", markersize=3, label=curve.said
-            )
-        for epsilon, right, said in POINTS.get(name, []):
-            axes.plot([epsilon], [right], linestyle="", marker="s", markersize=4, label=said)
-        axes.set_ylim(bottom=LOWEST[name])
-        axes.set_xscale("log")
-        axes.set_title(NAMES[name], fontsize=10)
-        axes.set_xlabel("publishable epsilon")
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False, fontsize=6, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.18))
-    figure.axes[0].set_ylabel("right, %")
-    return plots.rendered(figure)
+    with matplotlib.rc_context({"font.size": 9}):
+        figure = Figure(figsize=(4.8, 2.3 * math.ceil((len(there) + 1) / 2)), layout="constrained")
+        panels = figure.subplots(math.ceil((len(there) + 1) / 2), 2, squeeze=False).flatten()
+        named: dict[str, Any] = {}
+        for axes, name in zip(panels, there, strict=False):
+            for curve in [*of_crowds(lines, name), *of_teachers(teachers, name)]:
+                colour = COLOURS[curve.said]
+                (one,) = axes.plot(*zip(*curve.points, strict=True), curve.style, color=colour, marker=".")
+                named.setdefault(curve.said, one)
+            for epsilon, right, said in POINTS.get(name, []):
+                named.setdefault(said, axes.plot(epsilon, right, linestyle="", **POINT[said])[0])
+            axes.set_ylim(bottom=LOWEST[name])
+            axes.set_xscale("log")
+            axes.set_title(NAMES[name], fontsize=9)
+            axes.spines[["top", "right"]].set_visible(False)
+        for axes in panels[len(there) :]:
+            axes.set_axis_off()
+        named = {said: named[said] for said in (*COLOURS, *POINT) if said in named}
+        panels[len(there)].legend(named.values(), named, frameon=False, fontsize=8, loc="center")
+        figure.supxlabel("publishable epsilon", fontsize=9)
+        figure.supylabel("right, %", fontsize=9)
+        return plots.rendered(figure)
 
 
 def of_crowds(lines: list[dict[str, Any]], name: str) -> Iterator[Curve]:
@@ -132,24 +144,7 @@ def of_crowds(lines: list[dict[str, Any]], name: str) -> Iterator[Curve]:
         found = sorted(
             (one["epsilon"], one[part]) for one in lines if (one["data"], one["voter"]) == (name, voter)
         )
-        yield Curve(f"{voter}, {'test part' if part == 'test' else part}", found, "-")
-
-
-def of_rounds(lines: Sequence[dict[str, Any]], name: str) -> Iterator[Curve]:
-    """What the mean of all rounds' sums says of the test part, mean over draws, for each number of rounds.
-
-    >>> line = {"data": "adult", "epsilon": 1.0, "of": 2, "round": 2, "mean": [80.0, 81.0]}
-    >>> list(of_rounds([line, {**line, "mean": [80.0, 82.0]}], "adult"))
-    [Curve(said='sums, 2 rounds, test part', points=[(1.0, 81.5)], style=':')]
-    """
-    last = [one for one in lines if one["data"] == name and one["round"] == one["of"] > 1]
-    for number in sorted({one["of"] for one in last}):
-        own = [one for one in last if one["of"] == number]
-        points = [
-            (epsilon, statistics.fmean(one["mean"][1] for one in own if one["epsilon"] == epsilon))
-            for epsilon in sorted({one["epsilon"] for one in own})
-        ]
-        yield Curve(f"sums, {number} rounds, test part", points, ":")
+        yield Curve(voter, found, "-")
 
 
 def of_teachers(lines: Sequence[dict[str, Any]], name: str) -> Iterator[Curve]:
@@ -157,12 +152,12 @@ def of_teachers(lines: Sequence[dict[str, Any]], name: str) -> Iterator[Curve]:
 
     >>> line = {"data": "adult", "voters": "9 teachers", "epsilon": 1, "accuracy": 80.0}
     >>> [curve.said for curve in of_teachers([line], "adult")]
-    ['9 teachers, 80 labels']
+    ['9 teachers']
     """
     own = [line for line in lines if line["data"] == name]
     for voters in sorted({line["voters"] for line in own}, key=lambda said: int(said.split()[0])):
         points = sorted((line["epsilon"], line["accuracy"]) for line in own if line["voters"] == voters)
-        yield Curve(f"{voters}, 80 labels", points, "--")
+        yield Curve(voters, points, "--")
 
 
 if __name__ == "__main__":

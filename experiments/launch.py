@@ -22,7 +22,7 @@ from pate_jax import accounting  # noqa: E402
 from pate_jax.cli.student_flags import REGISTRY  # noqa: E402
 from pate_jax.runs import pipeline  # noqa: E402
 from pate_jax.runs.directory import RunDirectory  # noqa: E402
-from pate_jax.runs.report.summary import summary  # noqa: E402
+from pate_jax.runs.report.run_pages import summary  # noqa: E402
 from pate_jax.runs.settings import RunConfig  # noqa: E402
 from pate_jax.system import exits, topology  # noqa: E402
 
@@ -63,7 +63,7 @@ def _parse(preset: Preset, arguments: Sequence[str]) -> tuple[RunConfig, dict[st
         Args:
             config: the run.
             try_out: six teachers, a few steps, synthetic images: does it run? Its figures mean nothing.
-            topology: the machines, by name or .toml file: cpu-8, gpu-8, v5e-8, ... (docs/accelerators.md).
+            topology: the machines, by name or .toml file: cpu-8, ... (docs/start/gpus_and_clusters.md).
             processes: how many processes run this command together.
             process: which of them this is, from 0; unset: Slurm or the TPU pod tells.
             coordinator: HOST:PORT of the first one; goes with --process.

@@ -2,7 +2,7 @@
 
 Bands from below, at the best order for each number of queries: what delta costs, the test, the answers, and
 the release of the sanitised figure, all as the 2018 script counts them. Its published cost of the release is
-below the worst case (docs/accounting.md), so the bands are no guarantee; the two lines are.
+below the worst case (docs/proofs/accounting.md), so the bands are no guarantee; the two lines are.
 """
 
 from __future__ import annotations

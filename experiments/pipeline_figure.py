@@ -1,7 +1,8 @@
 """`python -m experiments.pipeline_figure`: the drawing of the pipeline, docs/pipeline.svg.
 
-Private records, shards, teachers that are trained together, votes, noise, answers, student, release: what is
-private lies on the left, and only what passed the noise goes to the right.
+Private records, shards, teachers that are trained together and votes lie in the upper row, which is private.
+Only what passed the noise goes on to the lower row: answers, student, release. Its words can be read where it
+is 370 pixels wide.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ import tyro
 from pate_jax.system import storage
 
 ROOT = Path(__file__).parents[1]
-WIDTH, HEIGHT = 1000, 452
+WIDTH, HEIGHT = 540, 566
 INK, SOFT, LINE = "#22303c", "#5b6b79", "#8a99a6"
 PRIVATE, PUBLIC = "#c8553d", "#1b6ca8"
-HALO = 'stroke="#ffffff" stroke-width="4" stroke-linejoin="round" paint-order="stroke"'
 CLASSES = ("#1b6ca8", "#e3b23c", "#3f7d20", "#c8553d", "#6a4c93")
-ROWS = (130, 176, 222, 268)  # middles of the four shards that are drawn, and of their teachers
-MIDDLE = 199
-BORDER = 566  # of what is private, across
+SHARDS = (66, 100, 134, 168)  # middles of the four shards that are drawn, and of their teachers
+PILLS = (352, 386, 420)  # of the answers
+UPPER, LOWER = 117, 386  # middles of the two rows
+BORDER = 249  # of what is private, down
+COLUMNS = (62, 180, 318, 468)  # middles of records, shards, teachers and votes
 
 
 def main(out: Path = ROOT / "docs/pipeline.svg") -> None:
@@ -44,8 +46,8 @@ def drawing() -> str:
     parts = [_zones(), _records(), _shards(), _teachers(), _votes(), _noise(), _answers(), _student()]
     parts += [_release(), _accountant(), _public_inputs(), _arrows()]
     head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-        'font-family="Helvetica, Arial, DejaVu Sans, sans-serif">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" '
+        f'viewBox="0 0 {WIDTH} {HEIGHT}" role="img" font-family="Helvetica, Arial, DejaVu Sans, sans-serif">'
         "<title>From private records to a student that may be published</title>"
         f'<defs><marker id="tip" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="7" markerHeight="7" '
         f'orient="auto"><path d="M0 0.6 L7 4 L0 7.4 Z" fill="{SOFT}"/></marker></defs>'
@@ -58,11 +60,11 @@ def _zones() -> str:
     return "".join(
         [
             _box(0, 0, WIDTH, HEIGHT, "#ffffff", "none", 14),
-            _box(12, 12, BORDER - 18, 328, "#fdf3f0", "#f0cfc6", 12),
-            _box(BORDER + 6, 12, WIDTH - BORDER - 18, 328, "#eff5fa", "#c9dcea", 12),
-            _box(12, 352, 976, 88, "#eff5fa", "#c9dcea", 12),
-            _text(28, 38, "private: stays with the owner", 15, PRIVATE, "start", bold=True),
-            _text(972, 38, "may be published", 15, PUBLIC, "end", bold=True),
+            _box(8, 8, WIDTH - 16, BORDER - 12, "#fdf3f0", "#f0cfc6", 12),
+            _box(8, BORDER + 4, WIDTH - 16, 226, "#eff5fa", "#c9dcea", 12),
+            _box(8, 488, WIDTH - 16, 70, "#eff5fa", "#c9dcea", 12),
+            _text(22, 32, "private: stays with the owner", 18, PRIVATE, "start", bold=True),
+            _text(22, BORDER + 29, "may be published", 18, PUBLIC, "start", bold=True),
         ]
     )
 
@@ -70,57 +72,54 @@ def _zones() -> str:
 def _records() -> str:
     """Labelled records as a block of squares, a colour for each class."""
     squares = [
-        _box(30 + 14 * column, 152 + 14 * row, 11, 11, CLASSES[(3 * row + 2 * column + row * column) % 5])
+        _box(28 + 14 * column, 68 + 14 * row, 11, 11, CLASSES[(3 * row + 2 * column + row * column) % 5])
         for row in range(7)
         for column in range(5)
     ]
-    return "".join(squares) + _name(64, "records", "each labelled")
+    return "".join(squares) + _name(COLUMNS[0], 204, "records", "each labelled")
 
 
 def _shards() -> str:
     """The same records in disjoint groups."""
     parts = []
-    for shard, middle in enumerate(ROWS):
-        parts.append(_box(141, middle - 18, 70, 36, "#ffffff", LINE, 6))
+    for shard, middle in enumerate(SHARDS):
+        parts.append(_box(147, middle - 15, 66, 30, "#ffffff", LINE, 6))
         parts += [
             _box(
-                148 + 15 * column, middle - 12 + 14 * row, 11, 11, CLASSES[(shard + 2 * row + 3 * column) % 5]
+                152 + 15 * column, middle - 12 + 13 * row, 11, 11, CLASSES[(shard + 2 * row + 3 * column) % 5]
             )
             for row in range(2)
             for column in range(4)
         ]
-    return "".join(parts) + _name(176, "shards", "each record in one")
+    return "".join(parts) + _name(COLUMNS[1], 204, "shards", "each in one")
 
 
 def _teachers() -> str:
     """One program around all nets."""
-    parts = [_box(250, 102, 100, 194, "#ffffff", PRIVATE, 10, 'stroke-width="2"')]
-    parts += [_net(268, middle, 64, 28, INK) for middle in ROWS]
-    parts.append(_text(300, 91, "one batched program", 13, PRIVATE, bold=True))
-    return "".join(parts) + _name(300, "teachers", "trained together")
+    parts = [_box(272, 44, 92, 146, "#ffffff", PRIVATE, 10, 'stroke-width="2"')]
+    parts += [_net(288, middle, 60, 22, INK) for middle in SHARDS]
+    return "".join(parts) + _name(COLUMNS[2], 206, "teachers", "one program")
 
 
 def _votes() -> str:
     """How many teachers say each class, for one query."""
     heights, parts = (16, 96, 26, 8, 14), []
     for place, height in enumerate(heights):
-        parts.append(_box(394 + 19 * place, 255 - height, 15, height, CLASSES[place]))
-    parts.append(_rule(388, 255, 491, 255, LINE))
-    parts.append(_text(440, 140, "for each query", 13, SOFT))
-    return "".join(parts) + _name(440, "votes", "counts per class")
+        parts.append(_box(422 + 19 * place, 172 - height, 15, height, CLASSES[place]))
+    parts.append(_rule(416, 172, 519, 172, LINE))
+    return "".join(parts) + _name(COLUMNS[3], 194, "votes")
 
 
 def _noise() -> str:
     """The bell of the noise, on the border."""
     at = [place / 12 for place in range(-30, 31)]
-    bell = " ".join(f"{BORDER + 11.5 * x:.1f},{MIDDLE + 17 - 36 * math.exp(-x * x / 2):.1f}" for x in at)
+    across, foot = COLUMNS[3], BORDER + 4
+    bell = " ".join(f"{across + 11.5 * x:.1f},{foot - 28 * math.exp(-x * x / 2):.1f}" for x in at)
     return "".join(
         [
-            f'<circle cx="{BORDER}" cy="{MIDDLE}" r="42" fill="#fff" stroke="{PRIVATE}" stroke-width="2"/>',
+            f'<circle cx="{across}" cy="{BORDER}" r="37" fill="#fff" stroke="{PRIVATE}" stroke-width="2"/>',
             f'<polyline points="{bell}" fill="none" stroke="{PRIVATE}" stroke-width="2.5"/>',
-            _rule(BORDER - 30, MIDDLE + 17, BORDER + 30, MIDDLE + 17, LINE),
-            _text(BORDER, MIDDLE + 34, "+", 17, PRIVATE, bold=True),
-            _name(BORDER, "noise", "on every count", HALO),
+            _text(across, BORDER + 22, "+ noise", 16, INK, bold=True),
         ]
     )
 
@@ -128,28 +127,28 @@ def _noise() -> str:
 def _answers() -> str:
     """The class with the most noisy votes, of each query."""
     parts = []
-    for place, (colour, middle) in enumerate(zip((1, 0, 4, 1), ROWS, strict=True)):
-        parts.append(_box(650, middle - 14, 62, 28, "#ffffff", LINE, 14))
-        parts.append(_box(659, middle - 5.5, 11, 11, "#c3cdd5"))
-        parts.append(_text(680.5, middle + 4.5, "→", 13, SOFT))
-        parts.append(_box(692, middle - 5.5, 11, 11, CLASSES[colour if place else 1]))
-    return "".join(parts) + _name(681, "answers", "the largest count")
+    for colour, middle in zip((1, 0, 4), PILLS, strict=True):
+        parts.append(_box(COLUMNS[3] - 32, middle - 14, 64, 28, "#ffffff", LINE, 14))
+        parts.append(_box(COLUMNS[3] - 23, middle - 5.5, 11, 11, "#c3cdd5"))
+        parts.append(_text(COLUMNS[3], middle + 4.5, "→", 15, SOFT))
+        parts.append(_box(COLUMNS[3] + 11, middle - 5.5, 11, 11, CLASSES[colour]))
+    return "".join(parts) + _name(COLUMNS[3], 453, "answers", "largest count")
 
 
 def _student() -> str:
     """A larger net than a teacher's."""
-    return _net(774, MIDDLE, 76, 92, PUBLIC) + _name(812, "student", "learns from answers")
+    return _net(222, LOWER, 76, 82, PUBLIC) + _name(260, 453, "student", "learns answers")
 
 
 def _release() -> str:
     """A sheet with the figure, and the student in it."""
     return "".join(
         [
-            f'<path d="M899 147 h46 l16 16 v88 h-62 z" fill="#ffffff" stroke="{PUBLIC}" stroke-width="2"/>',
-            f'<path d="M945 147 v16 h16" fill="none" stroke="{PUBLIC}" stroke-width="2"/>',
-            _net(911, 192, 38, 30, PUBLIC),
-            _text(930, 240, "ε, δ", 16, PUBLIC, bold=True),
-            _name(930, "release", "with its figure"),
+            f'<path d="M38 336 h48 l18 18 v80 h-66 z" fill="#ffffff" stroke="{PUBLIC}" stroke-width="2"/>',
+            f'<path d="M86 336 v18 h18" fill="none" stroke="{PUBLIC}" stroke-width="2"/>',
+            _net(52, 378, 38, 30, PUBLIC),
+            _text(71, 424, "ε, δ", 18, PUBLIC, bold=True),
+            _name(71, 453, "release", "with its figure"),
         ]
     )
 
@@ -158,9 +157,9 @@ def _accountant() -> str:
     """What counts the cost, from the noise and the number of queries alone."""
     return "".join(
         [
-            _box(606, 62, 206, 46, "#ffffff", PUBLIC, 8, 'stroke-width="1.5"'),
-            _text(709, 82, "accountant", 15, INK, bold=True),
-            _text(709, 99, "same ε whatever the votes are", 12.5, SOFT),
+            _box(204, 264, 182, 48, "#ffffff", PUBLIC, 8, 'stroke-width="1.5"'),
+            _text(295, 284, "accountant", 18, INK, bold=True),
+            _text(295, 303, "same ε for any votes", 16, SOFT),
         ]
     )
 
@@ -168,41 +167,38 @@ def _accountant() -> str:
 def _public_inputs() -> str:
     """Unlabelled squares along the bottom."""
     squares = [
-        _box(250 + 14 * column, 386 + 14 * row, 11, 11, "#c3cdd5") for row in range(3) for column in range(52)
+        _box(170 + 14 * column, 503 + 14 * row, 11, 11, "#c3cdd5") for row in range(3) for column in range(25)
     ]
     return "".join(squares) + "".join(
         [
-            _text(30, 400, "public inputs", 16, INK, "start", bold=True),
-            _text(30, 419, "no labels, no secrets", 13, SOFT, "start"),
-            _text(379, 375, "the teachers are asked about some", 13, SOFT, "start"),
-            _text(756, 375, "the student sees all", 13, SOFT, "start"),
+            _text(22, 520, "public inputs", 18, INK, "start", bold=True),
+            _text(22, 541, "no labels", 16, SOFT, "start"),
         ]
     )
 
 
 def _arrows() -> str:
     """What goes where."""
-    parts = [_arrow([(102, MIDDLE), (135, middle)]) for middle in ROWS]
-    parts += [_arrow([(213, middle), (262, middle)]) for middle in ROWS]
+    parts = [_arrow([(100, UPPER), (142, middle)]) for middle in SHARDS]
+    parts += [_arrow([(215, middle), (282, middle)]) for middle in SHARDS]
     parts += [
-        _arrow([(354, MIDDLE), (382, MIDDLE)]),
-        _arrow([(496, MIDDLE), (518, MIDDLE)]),
-        _arrow([(BORDER + 45, MIDDLE), (644, MIDDLE)]),
-        _arrow([(716, MIDDLE), (766, MIDDLE)]),
-        _arrow([(856, MIDDLE), (893, MIDDLE)]),
-        _arrow([(BORDER, 154), (BORDER, 85), (600, 85)]),
-        _arrow([(814, 85), (930, 85), (930, 141)]),
-        _arrow([(368, 381), (368, 268), (356, 268)]),
-        _arrow([(746, 381), (746, 245), (766, 245)]),
+        _arrow([(368, UPPER), (412, UPPER)]),
+        _arrow([(COLUMNS[3], 199), (COLUMNS[3], 210)]),
+        _arrow([(COLUMNS[3], BORDER + 39), (COLUMNS[3], PILLS[0] - 18)]),
+        _arrow([(432, LOWER), (308, LOWER)]),
+        _arrow([(214, LOWER), (110, LOWER)]),
+        _arrow([(COLUMNS[3] - 30, BORDER + 24), (430, 288), (392, 288)]),
+        _arrow([(202, 296), (71, 296), (71, 330)]),
+        _arrow([(400, 500), (400, 168), (370, 168)]),
+        _arrow([(338, 500), (338, 414), (308, 414)]),
     ]
     return "".join(parts)
 
 
-def _name(across: float, name: str, below: str, more: str = "") -> str:
+def _name(across: float, down: float, name: str, below: str = "") -> str:
     """The name of a stage, and a few words about it."""
-    return (
-        f"<g {more}>{_text(across, 316, name, 16, INK, bold=True)}{_text(across, 332, below, 12.5, SOFT)}</g>"
-    )
+    said = _text(across, down + 19, below, 16, SOFT) if below else ""
+    return _text(across, down, name, 18, INK, bold=True) + said
 
 
 def _net(left: float, middle: float, width: float, height: float, colour: str) -> str:

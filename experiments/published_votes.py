@@ -70,9 +70,9 @@ _HEAD = (
 
 _LEGEND = """\
 published: the papers' analysis, classic conversion; tight: the same sum, better conversion. Neither is a
-guarantee (docs/accounting.md). exact: bounds what these votes reveal, jointly for all queries; in place of:
-published / exact. data-indep.: holds for all votes, and alone may be published. in print: read in the 2017
-paper, whose rows are not known; here the first so many are taken."""
+guarantee (docs/proofs/accounting.md). exact: bounds what these votes reveal, jointly for all queries; in
+place of: published / exact. data-indep.: holds for all votes, and alone may be published. in print: read in
+the 2017 paper, whose rows are not known; here the first so many are taken."""
 
 
 def main(votes_dir: Path | None = None, out: Path = Path("runs/published_votes")) -> None:

@@ -1,6 +1,6 @@
 """The smooth sensitivity of the 2018 scripts: for comparison with the paper, never as a guarantee.
 
-Its errors are kept on purpose and listed in docs/accounting.md; `accounting.sanitise` is what to use.
+Its errors are kept on purpose and listed in docs/proofs/accounting.md; `accounting.sanitise` is what to use.
 """
 
 from __future__ import annotations

@@ -1,9 +1,12 @@
 """Eight fake CPU devices, strict keys, a Ctrl-C that reaches commands, and compiled programs kept on disk."""
 
+import atexit
 import gc
+import itertools
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from pathlib import Path
 
@@ -39,6 +42,7 @@ os.fsync = lambda _: (
     None
 )  # in this process: no test cuts the power, and children that are killed keep their own
 
+gc.disable()  # until all tests are known
 gc.set_threshold(50_000, 20, 100)  # looking for garbage among what tracing makes takes a sixth of the time
 
 shapes.install()
@@ -48,6 +52,7 @@ forgetting.install()
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 DRAWN: dict[tuple, object] = {}
+NUMBERS = itertools.count()
 PICTURED = {f"test_{name}.py" for name in ("plots", "report_student", "browser", "experiments", "sweep")}
 MAPS = 25_000  # of the 65,530 memory maps that Linux allows a process; each compiled program holds some
 
@@ -66,8 +71,21 @@ def pytest_configure(config):
 
 def pytest_collection_finish():
     """No search for garbage looks again at what lives as long as the process: libraries and the tests."""
-    gc.collect()
     gc.freeze()
+    gc.enable()
+
+
+def pytest_unconfigure(config):
+    """A process of xdist takes ten seconds to give back all its memory, and the main one waits for that."""
+    if hasattr(config, "workerinput"):
+        atexit.register(_leave, os.getpid())
+
+
+def _leave(process):
+    if os.getpid() == process:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -105,6 +123,15 @@ def _own_register(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def _register_of_a_test(_own_register):
+    """Runs of a test are entered beside no others: those of its module's fixtures know their own register."""
+    kept = os.environ["XDG_STATE_HOME"]
+    os.environ["XDG_STATE_HOME"] = str(Path(kept, f"test-{next(NUMBERS)}"))
+    yield
+    os.environ["XDG_STATE_HOME"] = kept
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -10,7 +10,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 BELOW = ("accounting", "mechanisms", "errors", "system.headcount", "system.progress")  # figures follow from
-UNUSED = ("jax", "jaxlib", "matplotlib")  # libraries that these rooms do not compute with
+# Libraries that these rooms do not compute with.
+UNUSED = {"jax", "jaxlib", "matplotlib", "os", "sys", "io", "time", "shutil", "subprocess", "socket"}
 
 
 def install() -> None:

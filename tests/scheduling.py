@@ -1,6 +1,9 @@
-"""Which tests one process runs next: those whose programs are alike, because every process traces its own."""
+"""Which tests one process runs next: those whose programs are alike, because every process traces its own.
 
-from pathlib import PurePosixPath
+Of a room the longest files come first, as far as their sizes tell, so that all processes end together.
+"""
+
+from pathlib import Path, PurePosixPath
 
 from xdist.scheduler import LoadFileScheduling
 
@@ -25,17 +28,22 @@ class ByRooms(LoadFileScheduling):
 
 def following(files, mine, others):
     """The next of the files that wait, for a process whose last room is in `mine`, beside those of others."""
-    staying = [file for file in files if room(file) in mine]
     free = [file for file in files if room(file) not in others]
-    if staying:
-        return staying[0]
-    return min(free, key=lambda file: _turn(room(file))) if free else files[-1]
+    staying = [file for file in files if room(file) in mine]
+    begun = staying or sorted(free, key=lambda file: _turn(room(file)))[:1]
+    alike = [file for file in files if begun and room(file) == room(begun[0])]
+    return max(alike or files, key=_size)
 
 
 def room(file):
     """The folder of a file, or the name of several that share their runs."""
     folder = str(PurePosixPath(file).parent)
     return "runs" if folder in RUNS else folder
+
+
+def _size(file):
+    path = Path(__file__).parents[1] / file
+    return path.stat().st_size if path.exists() else 0
 
 
 def _turn(name):

@@ -3,6 +3,9 @@
 All others are mypy's matter: a wrong type at the border has to end in a PateError, which tests look for.
 """
 
+import functools
+import inspect
+import re
 from pathlib import Path
 
 import jaxtyping
@@ -17,6 +20,27 @@ def install() -> None:
     parts = [path.relative_to(PACKAGE.parent).with_suffix("").parts for path in named]
     modules = [".".join(each).removesuffix(".__init__") for each in parts]
     jaxtyping.install_import_hook(modules, "shapes.check")
+    jaxtyping.jaxtyped = _where_named(jaxtyping.jaxtyped)  # which the hook puts on every function there
+
+
+def _where_named(jaxtyped):
+    """What leaves functions alone that name no shape: each call of a wrapped one binds all its arguments."""
+
+    @functools.wraps(jaxtyped)
+    def decorate(*function, **how):
+        if not function:
+            return functools.partial(decorate, **how)
+        return function[0] if _names_no_shape(*function) else jaxtyped(*function, **how)
+
+    return decorate
+
+
+def _names_no_shape(function):
+    if not inspect.isfunction(function):
+        return False
+    known = function.__globals__
+    words = re.findall(r"\w+", " ".join(map(str, function.__annotations__.values())))
+    return not any("jaxtyping" in repr(known.get(word, "")) for word in words)
 
 
 def check(function):

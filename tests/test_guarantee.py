@@ -21,7 +21,7 @@ from pate_jax.runs.release import write
 from pate_jax.runs.report import run_pages
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "guarantee.md").read_text()
+PAGE = (ROOT / "docs/proofs/guarantee.md").read_text()
 VOTES = [[7, 2, 1], [4, 3, 3]]
 
 

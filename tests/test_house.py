@@ -8,10 +8,10 @@ import functools
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "pate_jax"
-MOST_MODULES = 418
+MOST_MODULES = 444
 LINES_OF_A_FILE, LINES_OF_A_FUNCTION, MEMBERS_OF_A_CLASS = 400, 60, 10
 
-FILES = {"runs.stages": 426, "student.released.predict": 531}
+FILES = {"student.released.predict": 634}
 FUNCTIONS = {
     "accounting.answers_statement.statement": 73,
     "cli.plan.plan": 95,

@@ -1,19 +1,20 @@
-"""The examples of docs/kernels.md run as they stand."""
+"""The examples of docs/start/own_jax_code.md and docs/guide/kernels.md run as they stand."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[1] / "docs" / "kernels.md"
-EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-
-
-def test_there_are_six_examples():
-    assert len(EXAMPLES) == 6
+DOCS = Path(__file__).parents[1] / "docs"
+EXAMPLES = [
+    (name, example)
+    for name in ("start/own_jax_code.md", "guide/kernels.md")
+    for example in re.findall(r"```python\n(.*?)```", (DOCS / name).read_text(), re.DOTALL)
+]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", range(len(EXAMPLES)))
 def test_an_example_runs(number):
-    exec(compile(EXAMPLES[number], f"{PAGE.name}:{number + 1}", "exec"), {})
+    name, example = EXAMPLES[number]
+    exec(compile(example, f"{name}:{number + 1}", "exec"), {})

@@ -147,7 +147,7 @@ def test_a_call_of_equal_shape_compiles_nothing(kernel):
         kernel(*second)
         assert not compiled
     finally:
-        jax.monitoring.clear_event_listeners()
+        jax.monitoring.unregister_event_duration_listener(note)
 
 
 def test_counts_and_sums_are_those_of_the_definition():

@@ -1,3 +1,4 @@
+import scheduling
 from scheduling import following
 
 RUNS = ["tests/runs/test_a.py", "tests/audit/test_b.py", "tests/system/mutations/test_c.py"]
@@ -13,5 +14,8 @@ def test_a_process_stays_in_a_room_and_then_begins_the_dearest_that_nobody_has()
     assert following(WAITING[:-2], {"tests/voting"}, {"runs"}) == "tests/accounting/test_d.py"
 
 
-def test_at_the_end_it_takes_the_last_file_of_another_process():
-    assert following(RUNS, {"tests/accounting"}, {"runs"}) == RUNS[-1]
+def test_the_largest_file_of_a_room_comes_first_also_where_another_process_is_helped(monkeypatch):
+    monkeypatch.setattr(scheduling, "_size", {RUNS[0]: 5, RUNS[1]: 9, RUNS[2]: 7}.get)
+    assert following(RUNS, {"tests/accounting"}, {"runs"}) == RUNS[1]
+    assert following(RUNS, {"runs"}, set()) == RUNS[1]
+    assert following(RUNS[::2], set(), set()) == RUNS[2]

@@ -49,3 +49,8 @@ def test_votes_may_be_lists_or_arrays_of_either_library(kind):
     )
     with pytest.raises(PateError, match="is wanted"):
         aggregate.answer(GNMax(2.0), kind(ROWS[0]), key=noise.seeded_key(5))
+
+
+def test_functions_that_name_no_shape_are_left_as_they_are():
+    assert hasattr(losses.entropy, "__wrapped__") and hasattr(argmax.place_of, "__wrapped__")
+    assert not hasattr(noise.is_private, "__wrapped__") and not hasattr(noise.source, "__wrapped__")

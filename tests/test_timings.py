@@ -39,3 +39,25 @@ def test_files_that_fail_to_import_and_processes_that_died_do_not_hide_the_other
     assert "broken.py" not in lines
     assert lines["died.py"] == ["0.0"] * 4
     assert lines["a.py"] == ["2.0", "0.0", "2.0", "0.2"]
+
+
+def test_what_is_traced_within_another_program_counts_once(monkeypatch):
+    heard, clock = timings.Timings(), iter((3.0, 5.0, 5.5))
+    monkeypatch.setattr(timings.time, "perf_counter", lambda: next(clock))
+    for seconds, name in ((1.0, "inner"), (4.0, "outer"), (0.25, "next")):
+        heard._heard("/jax/core/compile/jaxpr_trace_duration", seconds, fun_name=name)
+    assert heard.programs == {"inner": 1.0, "outer": 3.0, "next": 0.25} and heard.compiled == 4.25
+
+
+def test_programs_are_listed_by_what_compiling_them_took(monkeypatch):
+    heard, lines, clock = timings.Timings(), [], iter((1.5, 3.5))  # one event after the other
+    monkeypatch.setattr(timings.time, "perf_counter", lambda: next(clock))
+    for event, seconds, name in (("jaxpr_trace", 1.5, "draw"), ("jaxpr_to_mlir_module", 2.0, "jit(draw)")):
+        heard._heard(f"/jax/core/compile/{event}_duration", seconds, fun_name=name)
+    heard._heard("/jax/compilation_cache/cache_retrieval_time_sec", 9.0)
+    monkeypatch.undo()
+    reporter = SimpleNamespace(stats={}, section=lines.append, write_line=lines.append)
+    heard.pytest_terminal_summary(reporter)
+    assert [line.split() for line in lines if "draw" in line] == [
+        ["program", "draw,", "lowered", "1", "times", "3.5"]
+    ]

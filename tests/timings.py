@@ -1,4 +1,4 @@
-"""Where the seconds of the tests go: preparing, running and, within these, compiling; file by file."""
+"""Where the seconds of the tests go: preparing, running and compiling, by file and by program."""
 
 import sys
 import time
@@ -7,7 +7,8 @@ from collections import Counter
 import pytest
 
 _COMPILING = "/jax/core/compile/"  # JAX's own events: tracing, lowering, and XLA or its cache
-_DEAREST = 10  # files that are listed
+_LOWERING = "/jax/core/compile/jaxpr_to_mlir_module_duration"  # once for each program and shape
+_DEAREST = 10  # files and programs that are listed
 _BEGUN = time.perf_counter()
 
 
@@ -16,6 +17,8 @@ class Timings:
 
     def __init__(self):
         self.compiled, self.listens = 0.0, False
+        self.programs, self.times = Counter(), Counter()  # seconds of compiling, and how often, by name
+        self.inner = []  # when each event began that may lie within one that has not ended, and its seconds
         self.collected, self.ended = {}, {}  # seconds since a process began, by its name
 
     def pytest_collection_finish(self, session):
@@ -34,20 +37,36 @@ class Timings:
         outcome.get_result().user_properties.append(("compiling", self.compiled))
         self.compiled = 0.0
 
-    def _heard(self, event, seconds, **_):
-        self.compiled += seconds if event.startswith(_COMPILING) else 0.0
+    def _heard(self, event, seconds, fun_name="", **_):
+        if event.startswith(_COMPILING):
+            fun_name = fun_name.removeprefix("jit(").removesuffix(")")  # tracing says the name alone
+            own = self._own(time.perf_counter() - seconds, seconds)
+            self.compiled += own
+            self.programs[fun_name] += own
+            self.times[fun_name] += event == _LOWERING
+
+    def _own(self, began, seconds):
+        """The seconds of an event without those of events within it: a program is traced within another."""
+        own = seconds
+        while self.inner and self.inner[-1][0] >= began:
+            own -= self.inner.pop()[1]
+        self.inner.append((began, seconds))
+        return max(own, 0.0)
 
     def pytest_sessionfinish(self, session):
         """A process of xdist tells when it had collected and when it ended."""
         if hasattr(session.config, "workeroutput"):
             now = time.perf_counter() - _BEGUN
             session.config.workeroutput["timings"] = self.collected["main"], now
+            session.config.workeroutput["programs"] = dict(self.programs), dict(self.times)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node, error):
         """The main process hears it."""
         if "timings" in getattr(node, "workeroutput", {}):
             self.collected[node.gateway.id], self.ended[node.gateway.id] = node.workeroutput["timings"]
+            for own, found in zip((self.programs, self.times), node.workeroutput["programs"], strict=True):
+                own.update(found)
 
     def pytest_terminal_summary(self, terminalreporter):
         """The dearest files, the sum of compiling, and how long the processes collected and lived."""
@@ -75,6 +94,8 @@ class Timings:
                 for phase in phases
             ]
             write(f"{file:<60}{seconds:>9.1f}{each[0]:>11.1f}{each[1]:>9.1f}{each[2]:>11.1f}")
+        for name, seconds in self.programs.most_common(_DEAREST):
+            write(f"{f'  program {name}, lowered {self.times[name]} times':<91}{seconds:>11.1f}")
         lives = (
             f"{name}: {at:.1f} to {self.ended[name]:.1f}"
             for name, at in self.collected.items()

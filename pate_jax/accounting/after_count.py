@@ -14,7 +14,8 @@ there on. A number with the loss D leaves `H(z - D)`, whichever it was, so both 
 
 `U` is convex in t, so rounding the number lowers the mean (data processing). It is a sum of normal
 distribution functions, since `U` is linear in t between two pairs. A voter whose contents change does not
-move the number, and costs no more. docs/epsilon.md, "One number for every kind of voters", has an example.
+move the number, and costs no more. docs/proofs/crowds.md, "One number for every kind of voters", has an
+example.
 """
 
 from __future__ import annotations

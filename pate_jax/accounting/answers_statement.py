@@ -20,6 +20,7 @@ from pate_jax.accounting.inputs import check_delta, check_orders, check_totals, 
 from pate_jax.accounting.slack import sampler_slack
 from pate_jax.accounting.statement import (
     HEADLINE,
+    PAPERS,
     RELATIONS,
     Relation,
     Statement,
@@ -30,11 +31,14 @@ from pate_jax.accounting.statement import (
 from pate_jax.accounting.trade_off import TradeOff
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
-from pate_jax.mechanisms.stable import StableAnswers, from_dict, to_dict
+from pate_jax.mechanisms.codec import to_dict
+from pate_jax.mechanisms.events import Answers
+from pate_jax.mechanisms.stable import StableAnswers, from_dict
 
-SENSITIVE = ("exact", "pld", "published")
+SENSITIVE = ("exact", "pld", PAPERS)
 NAMES = (*SENSITIVE, HEADLINE, "sanitised")
 APART = "the release of the sanitised figure apart"
+_PAPERS_OWN = "papers' own (not a guarantee)"
 _IDEAL = "; for ideal noise: what rounding its float32 draws reveals is not covered"
 _STABLE = "composition of the epochs of a list of stable answers"
 _WHOLE_LIST = (
@@ -136,12 +140,12 @@ class AnswersStatement(Statement):
             check_value("epsilon", entry["epsilon"] or 0.0, "float")
         from_dict(self.mechanism)
 
-    def _sensitive_lines(self) -> list[str]:
-        lines = super()._sensitive_lines()
-        if self.sums:
-            lines += ["", "  Sums that are no bounds (sensitive):"]
-            lines += [f"    {name:<28}{printed(one['epsilon']):>10}" for name, one in self.sums.items()]
-        return lines
+    def papers_text(self) -> str:
+        """The papers' own figure, and sums that are no bounds, for who wishes to compare; all sensitive."""
+        own = self.figures[PAPERS]
+        lines = [f"  {_PAPERS_OWN:<40}{printed(own.epsilon):>10}  {own.status}", f"  {own.note}"]
+        lines += [f"  {name:<40}{printed(one['epsilon']):>10}  sensitive" for name, one in self.sums.items()]
+        return "\n".join(lines) + "\n"
 
     def _caveat(self) -> str:
         """What the figure does not cover if the noise is continuous; empty for whole-number noise."""
@@ -349,6 +353,24 @@ def stable_statement(
         classes=classes,
         declared=declared,
     )
+
+
+def headline(event: Answers, delta: float) -> Figure:
+    """The figure to publish of answers without a budget: nothing of the votes is read but their number.
+
+    >>> from pate_jax.mechanisms import GNMax
+    >>> round(headline(Answers(GNMax(40.0), teachers=250, classes=10, asked=100), 1e-5).epsilon, 4)
+    1.1243
+    """
+    mechanism = event.mechanism
+    if isinstance(mechanism, StableAnswers):
+        return stable_headline(mechanism, delta)
+    anything = np.zeros((1, event.classes), np.int64)
+    anything[:, 0] = event.teachers
+    slack = sampler_slack(mechanism, event.asked, event.classes)
+    asked, orders = np.array([event.asked]), curves.default_orders()
+    case = figures.Case(mechanism, anything, asked, None, delta, orders, slack)
+    return figures.data_independent(case)
 
 
 def stable_headline(mechanism: StableAnswers, delta: float) -> Figure:

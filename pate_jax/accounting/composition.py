@@ -1,6 +1,6 @@
 """Exact composition where a closed form exists: Gaussian-DP, and pure-DP steps.
 
-See docs/accounting.md, "The data-independent figure".
+See docs/proofs/accounting.md, "The data-independent figure".
 
 Both are data-independent, hold under adaptive composition for steps whose parameters are fixed in advance,
 and are monotone in the noise: less noise can be post-processed into more.
@@ -110,7 +110,7 @@ def unit_mu(noise: Noise, moved: int = 1) -> float | None:
 
     The test "at least k" has the quantiles `z_k` of its chances, and a move by one exchanges k and k - 1. So
     mu is the largest `z_k - z_(k-1)` over all k that occur. Of a discrete Gaussian it is a little more than
-    one over its scale; docs/attacks.md has the proof. `None` for wider noise than is looked at.
+    one over its scale; docs/proofs/trade_off.md has the proof. `None` for wider noise than is looked at.
 
     >>> unit_mu(Noise("gaussian", 40.0)), round(unit_mu(Noise("discrete_gaussian", 40.0)) * 40, 6)
     (0.025, 1.000026)

@@ -6,6 +6,7 @@ noise (`exact.counts`). So all of it may be published, and there is no smaller s
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,6 +21,8 @@ from pate_jax.accounting.statement import HEADLINE, Statement, check_relation
 from pate_jax.accounting.trade_off import Gaussian, TradeOff
 from pate_jax.accounting.tuning import Tuned
 from pate_jax.errors import PateError
+from pate_jax.mechanisms import codec
+from pate_jax.mechanisms.codec import to_dict
 from pate_jax.mechanisms.crowds import (
     ClassSums,
     Comparison,
@@ -27,7 +30,6 @@ from pate_jax.mechanisms.crowds import (
     HeadCount,
     NeighbourCounts,
     from_dict,
-    to_dict,
 )
 
 Covered = Literal["record", "user"]
@@ -55,15 +57,17 @@ class CrowdStatement(Statement):
 
     @property
     def charged(self) -> str:
-        """What the figure covers, in words."""
-        made = [_described(release, self.relation, self.voters) for release in self.releases]
+        """What the figure covers, in words; equal releases that follow one another are named once."""
+        every = (_described(release, self.relation, self.voters) for release in self.releases)
+        alike = [(said, len(list(some))) for said, some in itertools.groupby(every)]
+        made = [said if number == 1 else f"{number} times {said}" for said, number in alike]
         return "; ".join(made if self.tuned is None else [*made, self.tuned.words])
 
     def own(self) -> dict[str, Any]:
         """The fields of this kind, as JSON."""
         return {
             "releases": [to_dict(release) for release in self.releases],
-            **({"tuned": self.tuned.to_dict()} if self.tuned else {}),
+            **({"tuned": to_dict(self.tuned)} if self.tuned else {}),
             "voters": self.voters,
         }
 
@@ -74,7 +78,7 @@ class CrowdStatement(Statement):
             releases=tuple(from_dict(release) for release in description["releases"]),
             voters=description["voters"],
             figures={name: Figure(**one) for name, one in description["figures"].items()},
-            tuned=Tuned.from_dict(description["tuned"]) if "tuned" in description else None,
+            tuned=codec.from_dict(Tuned, description["tuned"], "tuned") if "tuned" in description else None,
             **{name: description[name] for name in ("delta", "relation", "private")},
         )
 

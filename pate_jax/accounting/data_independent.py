@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pate_jax.accounting import composition, curves
-from pate_jax.accounting.best_order import Columns, least
 from pate_jax.accounting.bounds import small_steps
-from pate_jax.accounting.curves import Curve, Epsilon, Rule
+from pate_jax.accounting.curves import Columns, Curve, Epsilon, Rule, least
 from pate_jax.accounting.inputs import check_orders
 from pate_jax.accounting.slack import sampler_slack, with_slack
 from pate_jax.mechanisms import Mechanism

@@ -2,9 +2,9 @@
 
 **Setting.** Someone asks one question after another. Each may depend on all answers so far: which input,
 whether to go on at all, even which mechanism. The sum of the costs is then no guarantee, because it depends
-on the answers itself (docs/accounting.md, "Why the exact figure is a bound"). A filter reverses this: the
-budget `(epsilon, delta)` is public and fixed, a question whose cost no longer fits is refused before it is
-asked, and the budget is what is published, even if less was spent.
+on the answers itself (docs/proofs/accounting.md, "Why the exact figure is a bound"). A filter reverses this:
+the budget `(epsilon, delta)` is public and fixed, a question whose cost no longer fits is refused before it
+is asked, and the budget is what is published, even if less was spent.
 
 **The theorem** (Feldman and Zrnic 2021, *Individual privacy accounting via a Renyi filter*, Theorem 4.1; for
 the approximate kind Rogers, Roth, Ullman, Vadhan 2016). Fix one order `a > 1` and a number `R`. Let question
@@ -18,8 +18,8 @@ the costs, which are functions of the history, so it reveals nothing more.
 
 **Costs** here are the data-independent curves of `curves.data_independent`: test and argmax together, at the
 worst histogram of the given number of teachers. They bound one question for every history before it
-(docs/worst_case.md, claim 1), as the theorem requires. They never read a vote, so a refusal does not either.
-`rule` says which of the two curves is charged; both are bounds.
+(docs/proofs/worst_case.md, claim 1), as the theorem requires. They never read a vote, so a refusal does not
+either. `rule` says which of the two curves is charged; both are bounds.
 
 **One order.** The theorem allows one order, fixed in advance. `plan` takes the order at which the budget
 affords the most questions to the run's mechanism; it reads public numbers only. Where the cost is linear in
@@ -37,10 +37,9 @@ ones are `(epsilon, delta)`-private.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +50,7 @@ from pate_jax.accounting.inputs import check_delta
 from pate_jax.accounting.slack import sampler_slack
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
+from pate_jax.mechanisms.codec import from_dict, to_dict
 
 Curve = NDArray[np.float64]
 _ROUNDING = 1e-9  # relative: costs are rounded up, the budget is rounded down
@@ -99,6 +99,11 @@ class Filter:
     rdp: float  # the most that all questions together may cost at this order
     slack: float  # the most that the distances of their noise may add up to
 
+    def __post_init__(self) -> None:
+        for name, value in self.__dict__.items():
+            if not 0 <= value < math.inf:
+                raise PateError(f"{name}={value!r} of a budget must be a finite number of at least 0")
+
     def affords(self, spent: Cost, each: Cost) -> int:
         """How many more questions of the cost `each` fit after `spent`."""
         parts = [(self.rdp, spent.rdp, each.rdp), (self.slack, spent.slack, each.slack)]
@@ -113,19 +118,6 @@ class Filter:
         """Whether a total is within the budget."""
         return total.rdp <= self.rdp and total.slack <= self.slack
 
-    def to_dict(self) -> dict[str, float]:
-        """As JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, description: dict[str, float]) -> Filter:
-        """The filter that `to_dict` described."""
-        wanted = {"epsilon", "delta", "order", "rdp", "slack"}
-        good = isinstance(description, dict) and set(description) == wanted
-        if good and all(_is_amount(value) for value in description.values()):
-            return cls(**description)
-        raise PateError(f"budget={description} was not written by this package: restore it from a backup")
-
 
 def budget_to_dict(budget: Filter | None) -> dict[str, Any]:
     """A budget, or that there is none, as settings and ledger record it.
@@ -133,16 +125,14 @@ def budget_to_dict(budget: Filter | None) -> dict[str, Any]:
     >>> budget_to_dict(None)
     {'epsilon': None}
     """
-    return {"epsilon": None} if budget is None else budget.to_dict()
+    return {"epsilon": None} if budget is None else to_dict(budget)
 
 
 def budget_from_dict(recorded: dict[str, Any]) -> Filter | None:
     """The budget that `budget_to_dict` described."""
-    return None if recorded == budget_to_dict(None) else Filter.from_dict(recorded)
-
-
-def _is_amount(value: object) -> bool:
-    return type(value) in (int, float) and isinstance(value, int | float) and 0 <= value <= sys.float_info.max
+    if recorded == budget_to_dict(None):
+        return None
+    return cast(Filter, from_dict(Filter, recorded, f"budget={recorded}"))
 
 
 def cost(mechanism: Mechanism, *, teachers: int, classes: int, order: float, rule: Rule = "index") -> Cost:

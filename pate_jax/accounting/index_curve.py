@@ -1,7 +1,8 @@
 """The data-independent curve of a mechanism that answers with one index, for any votes and any history.
 
 An index reveals less than the noisy counts from which it is computed, and this curve is never above
-`counts_curve`. The proof is in docs/worst_case.md. A mechanism that releases the counts has their curve.
+`counts_curve`. The proof is in docs/proofs/worst_case.md. A mechanism that releases the counts has their
+curve.
 """
 
 from __future__ import annotations

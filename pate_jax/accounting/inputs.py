@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from numbers import Real
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from pate_jax.errors import PateError
 
 _LARGEST = 1 << 53  # float64 holds every whole number up to here
+CUSTOMARY_DELTA = 1e-5
 
 
 def check_orders(orders: ArrayLike) -> NDArray[np.float64]:
@@ -80,3 +82,31 @@ def check_curve(rdp: ArrayLike) -> NDArray[np.float64]:
     if not np.all(curve >= 0):
         raise PateError("rdp holds a negative value or a NaN; a Renyi curve is never below 0")
     return curve
+
+
+def delta_for(people: int) -> float:
+    """A delta that promises something to so many people: the power of ten below one over ten times them.
+
+    >>> delta_for(15_666), delta_for(90)
+    (1e-06, 0.001)
+    """
+    return 10.0 ** math.floor(-math.log10(10 * people))
+
+
+def delta_beside(people: int, given: float) -> float:
+    """The delta that so many people want, and never above the customary one; refused beside another.
+
+    The number of people is no wish for a weaker guarantee, so few people leave delta as it is.
+
+    >>> delta_beside(15_666, CUSTOMARY_DELTA), delta_beside(90, CUSTOMARY_DELTA)
+    (1e-06, 1e-05)
+    """
+    if people < 1:
+        raise PateError(f"people_about={people} must be at least 1")
+    found = min(CUSTOMARY_DELTA, delta_for(people))
+    if given not in (CUSTOMARY_DELTA, found):
+        raise PateError(
+            f"--people-about {people} makes delta {found:g}, and --delta {given:g} is another: leave one of "
+            "them out"
+        )
+    return found

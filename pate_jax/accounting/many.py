@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pate_jax.accounting import curves, papers
-from pate_jax.accounting.best_order import Columns, Curve
-from pate_jax.accounting.curves import Epsilon
+from pate_jax.accounting.curves import Columns, Curve, Epsilon
 from pate_jax.accounting.data_independent import Proved, WorstCase
 from pate_jax.accounting.exact import groups
 from pate_jax.accounting.figures import Case

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pate_jax.accounting import curves
-from pate_jax.accounting.best_order import Columns, Places, least
 from pate_jax.accounting.bounds import threshold
+from pate_jax.accounting.curves import Columns, Places, least
 from pate_jax.accounting.index_curve import argmax_bound
 from pate_jax.accounting.inputs import check_votes
 from pate_jax.mechanisms import LNMax, Mechanism, ThresholdTest, check_votes_suffice
@@ -171,7 +171,7 @@ def published_text(mechanism: Mechanism, votes: ArrayLike, delta: float) -> str:
 
     >>> from pate_jax.mechanisms import GNMax
     >>> print(published_text(GNMax(40.0), [[240, 10]] * 10, 1e-5).splitlines()[0])
-    The papers' analysis at delta = 1e-05 (sensitive, and no guarantee: see docs/accounting.md)
+    The papers' analysis at delta = 1e-05 (sensitive, no guarantee: see docs/proofs/mistakes.md)
     """
     figures = published(mechanism, votes, delta)
     rows = [
@@ -185,5 +185,5 @@ def published_text(mechanism: Mechanism, votes: ArrayLike, delta: float) -> str:
         ("epsilon, published (expected, tight conversion)", f"{figures.epsilon_tight:.4f}"),
         ("epsilon, data-independent (expected, classic)", f"{figures.epsilon_data_independent:.4f}"),
     ]
-    head = f"The papers' analysis at delta = {delta:g} (sensitive, and no guarantee: see docs/accounting.md)"
+    head = f"The papers' analysis at delta = {delta:g} (sensitive, no guarantee: see docs/proofs/mistakes.md)"
     return "\n".join([head, *(f"  {name:<52}{value:>10}" for name, value in rows)]) + "\n"

@@ -2,7 +2,8 @@
 
 Outsiders see what is opened, under the noise of all parties that are present. A party also knows its own
 votes and its own share of noise, which it subtracts. Parties that collude subtract all of their shares. The
-figures are about voters of the *other* parties, and none of them reads a vote. docs/parties.md derives them.
+figures are about voters of the *other* parties, and none of them reads a vote. docs/proofs/parties.md derives
+them.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Everything here is data-independent and holds for every history. `shares` is how many shares of each noise
 the observer does not know. An observer who knows some shares sees the votes with those shares added to them.
 So every bound must hold whatever number is added to each count: that is the difference from the figure of
-somebody who knows none (docs/parties.md, "What each audience can learn").
+somebody who knows none (docs/proofs/parties.md, "What each audience can learn").
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ THRESHOLDS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # shares of the teachers
 RATIOS = (1.5, 2.5, 3.75)  # noise of the test over noise of the answer
 _DRAWS = 4  # draws of noise for each query of a model
 _LEAST_RECORDS = 100  # with fewer, the number itself would reveal someone, and no plan is useful
-_INDEX = 1.3  # rough cost of an index, in units where the two counts that a vote moves cost 2
+INDEX = 1.3  # rough cost of an index, in units where the two counts that a vote moves cost 2
 _LEAST_SHARD, _LEAST_OF_CLASS = 20, 4  # smallest shard that the models cover: in all, and for each class
 _LEAST_WORTH = 5  # right answers for each class, below which no student learns
 _LEAST_SHARE = 0.1  # least worth of a plan, as a share of the answers that were requested
@@ -253,10 +253,10 @@ def mu(epsilon: float, delta: float) -> float:
 
 def _candidates(mu: float, teachers: int, queries: int) -> list[Mechanism]:
     """Mechanisms that answer this number of queries for about mu."""
-    mechanisms: list[Mechanism] = [DiscreteGaussianMax(math.sqrt(_INDEX * queries) / mu)]
+    mechanisms: list[Mechanism] = [DiscreteGaussianMax(math.sqrt(INDEX * queries) / mu)]
     for share in THRESHOLDS:
         for ratio in RATIOS:
-            sigma = math.sqrt(queries * (_INDEX + ratio**-2)) / mu
+            sigma = math.sqrt(queries * (INDEX + ratio**-2)) / mu
             mechanisms.append(ConfidentDiscreteGaussian(round(share * teachers), ratio * sigma, sigma))
     return mechanisms
 

@@ -5,7 +5,7 @@ is run on the private data, by a mechanism of one known Renyi curve whose output
 output with the best score is published, and the number K of candidates is random and stays secret. Then the
 cost hardly depends on K (Papernot and Steinke 2022, "Hyperparameter tuning with Renyi differential privacy").
 With a *fixed* number this is false: the best of a fixed number of candidates may reveal as much as all of
-them, and is charged as their composition (`Fixed`). See docs/tuning.md.
+them, and is charged as their composition (`Fixed`). See docs/proofs/tuning.md.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from numbers import Real
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,6 +37,7 @@ class NegativeBinomial:
     10.0
     """
 
+    name: ClassVar[str] = "negative-binomial"
     shape: float
     gamma: float
 
@@ -73,6 +75,7 @@ class Poisson:
 class Fixed:
     """All candidates of a list: the best of them is charged as if all had been published."""
 
+    name: ClassVar[str] = "fixed"
     candidates: int
 
     def __post_init__(self) -> None:

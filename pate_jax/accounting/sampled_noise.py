@@ -1,8 +1,9 @@
 """The Renyi curve of Gaussian noise on a Poisson sample, where one record's contents change.
 
 Worlds are `P = (1 - q) N(0) + q N(1)` and `Q = (1 - q) N(0) + q N(-1)`, of the scale of the noise in units of
-the longest gradient; docs/dpsgd.md shows that no other pair of gradients tells more. Registers add these
-curves to those of other runs. A training by itself is charged by composed privacy losses, which are tighter.
+the longest gradient; docs/proofs/dpsgd.md shows that no other pair of gradients tells more. Registers add
+these curves to those of other runs. A training by itself is charged by composed privacy losses, which are
+tighter.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def changed(rate: float, scale: float, orders: Curve) -> Curve:
 
 
 def _one(rate: float, scale: float, order: float) -> float:
-    """The divergence at one order, by the trapezoidal rule (its error is derived in docs/dpsgd.md)."""
+    """The divergence at one order, by the trapezoidal rule (its error is derived in docs/proofs/dpsgd.md)."""
     points = _points(rate, scale, order)
     if points is None:
         return math.inf

@@ -5,7 +5,7 @@ exact joint cost from above, and no voter can change it by more than a factor of
 cost by the two largest counts (`leading_counts`), discounted by `e^-beta` for each vote of distance. So the
 logarithm of the sum moves by at most beta between neighbours, whatever the votes are, and the noise has one
 public scale. Order, beta and noise come from a `Plan` made without the private votes. Proved in
-docs/sanitised.md.
+docs/proofs/sanitised.md.
 """
 
 from __future__ import annotations

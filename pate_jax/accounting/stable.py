@@ -1,4 +1,4 @@
-"""What a list of stable answers costs: data-independent, so it may be published. See docs/stable.md.
+"""What a list of stable answers costs: data-independent, so it may be published. See docs/proofs/stable.md.
 
 An *epoch* lasts from one draw of the threshold's noise to the next query that is not answered. With noise of
 scale s on the threshold and on each distance, an epoch is `(3/s, p)`-differentially private: 1/s pays for the
@@ -22,8 +22,9 @@ from pate_jax.accounting.slack import with_slack
 from pate_jax.accounting.vote_models import Votes
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import laws
+from pate_jax.mechanisms.codec import to_dict
 from pate_jax.mechanisms.descriptions import SMALLEST_SCALE
-from pate_jax.mechanisms.stable import LARGEST_SCALE, LARGEST_THRESHOLD, StableAnswers, distance, to_dict
+from pate_jax.mechanisms.stable import LARGEST_SCALE, LARGEST_THRESHOLD, StableAnswers, distance
 
 _UP = 1 + 1e-11  # relative; covers the rounding of some thousand sums
 _ROUNDING = 1e-15  # absolute, of a difference of logarithms
@@ -246,11 +247,11 @@ class Outlook(NamedTuple):
         """Whether they win, and where, beside what the answers of noisy counts are worth in right ones."""
         if self.mechanism is None:
             return (
-                f"Stable answers (docs/stable.md) would hardly ever answer: {teachers:,} votes are too few "
-                "for their threshold at this epsilon."
+                f"Stable answers (docs/proofs/stable.md) would hardly ever answer: {teachers:,} votes are "
+                "too few for their threshold at this epsilon."
             )
         said = (
-            f"Stable answers (docs/stable.md) would give about {self.answers:,.1f} exact ones at this "
+            f"Stable answers (docs/proofs/stable.md) would give about {self.answers:,.1f} exact ones at this "
             f"epsilon to queries in random order,\n{{}} than the {worth:,.0f} right ones that the answers "
             f"above are worth: {self.unstable:.1%} of the queries lead by less than\n{self.least_lead:,} "
             f"votes, and the list ends after {self.mechanism.cutoff:,} of them. "

@@ -19,6 +19,7 @@ from pate_jax.accounting.trade_off import TradeOff
 from pate_jax.errors import PateError
 
 HEADLINE = "data_independent"  # the name of the figure to publish
+PAPERS = "published"  # that of the papers' own, which is no guarantee
 NOT_PRIVATE = "NOT PRIVATE: the noise came from a fixed seed, so anyone who knows it can take it away again."
 RELATIONS = {
     "record": "one record added, removed or changed under the same id",
@@ -165,13 +166,15 @@ class Statement:
         return ""
 
     def _rows(self, *, publishable_only: bool) -> dict[str, Figure]:
-        """The figures to show, by name."""
-        return {
+        """The figures to show, by name, the one to publish first; one that holds nothing is not shown."""
+        others = {
             name: figure
             for name, figure in self.figures.items()
-            if not publishable_only
-            or (figure.status == "publishable" and (name != "sanitised" or figure.epsilon is not None))
+            if name not in (HEADLINE, PAPERS)
+            and figure.epsilon is not None
+            and not (publishable_only and figure.status == "sensitive")
         }
+        return {HEADLINE: self.headline, **others}
 
     def text(self, *, publishable_only: bool = False) -> str:
         """The table for a terminal; sensitive rows say so."""
@@ -180,14 +183,14 @@ class Statement:
             f"Privacy at delta = {self.delta:g}, for {self.covers}",
             f"Charged: {self.charged}",
             "",
-            f"  {'figure':<18}{'epsilon':>10}{'order':>9}  status",
+            f"  {'figure':<20}{'epsilon':>10}{'order':>9}  status",
         ]
         rows = self._rows(publishable_only=publishable_only)
         for name, figure in rows.items():
             title, epsilon, order = _cells(name, figure)
             lines += [
-                f"  {title:<18}{epsilon:>10}{order:>9}  {figure.status}",
-                f"  {'':<18}{figure.note}",
+                f"  {title:<20}{epsilon:>10}{order:>9}  {figure.status}",
+                f"  {'':<20}{figure.note}",
             ]
         sensitive = any(figure.status == "sensitive" for figure in rows.values())
         lines += self._sensitive_lines() if sensitive else []

@@ -4,7 +4,8 @@ For two neighbours with the laws P and Q of all releases, a test that accuses wi
 with a chance of at most `1 - f(a)` under P, where f is their trade-off function. Every figure here bounds f
 for all neighbours, all records and all votes, so it may be published. It follows from two things that an
 accountant proves of all releases together: an epsilon at every delta, and, where there is one, a mu of
-Gaussian differential privacy. docs/attacks.md, "What a statement says to everybody", derives each figure.
+Gaussian differential privacy. docs/proofs/trade_off.md, "What a statement says to everybody", derives each
+figure.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Composed privacy losses of DP-SGD: Gaussian noise on Poisson samples of the records, rounded to more.
 
-All steps are composed by `dp_accounting`, whose privacy losses are rounded towards more loss. docs/dpsgd.md
-derives what is charged under each relation.
+All steps are composed by `dp_accounting`, whose privacy losses are rounded towards more loss.
+docs/proofs/dpsgd.md derives what is charged under each relation.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def composed(
     return float(_accountant(trained, relation, width).get_epsilon(delta))
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=64)
 def _accountant(
     trained: tuple[Training, ...], relation: dp_accounting.NeighboringRelation, width: float
 ) -> pld.PLDAccountant:

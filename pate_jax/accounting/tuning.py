@@ -2,16 +2,15 @@
 
 The best of a random number of candidates is published (`repetitions`). Here one candidate is known by its
 privacy profile: the log of the smallest delta at each epsilon. For the truncated negative binomial law this
-gives a smaller figure than Renyi curves do. docs/tuning.md derives the bound.
+gives a smaller figure than Renyi curves do. docs/proofs/tuning.md derives the bound.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from pate_jax.accounting import composition
 from pate_jax.accounting.curves import Epsilon
@@ -77,23 +76,6 @@ class Tuned:
         return (
             f"the best, by a noisy score, of {number}; each costs at most what {self.mu:.6g}-Gaussian-DP does"
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
-        return {**asdict(self.law), "mu": self.mu, "settings": self.settings}
-
-    @classmethod
-    def from_dict(cls, described: Mapping[str, Any]) -> Tuned:
-        """What `to_dict` described."""
-        fields = {*described} - {"mu", "settings"}
-        kinds = {
-            kind: {field.name for field in dataclasses.fields(kind)} for kind in (NegativeBinomial, Fixed)
-        }
-        kind = next((kind for kind, names in kinds.items() if names == fields), None)
-        if kind is None or not {"mu", "settings"} <= {*described}:
-            raise PateError(f"tuned={dict(described)!r} does not say how settings were chosen: restore it")
-        law = kind(**{name: described[name] for name in fields})
-        return cls(law, described["mu"], described["settings"])
 
     def epsilon(self, delta: float) -> float:
         """The epsilon of the whole choice at delta, whichever candidate won.
@@ -176,7 +158,7 @@ def points(tuned: Tuned, delta: float) -> tuple[Point, Point]:
     """Where the proof reads a candidate's profile: for the ratio, and for what is left of the whole epsilon.
 
     A candidate whose profile is no larger than these two may be any mechanism: `tuned.epsilon(delta)` covers
-    the best of such candidates as it covers that of Gaussian ones (docs/tuning.md).
+    the best of such candidates as it covers that of Gaussian ones (docs/proofs/tuning.md).
 
     >>> found = points(Tuned(NegativeBinomial(1.0, 0.1), mu=0.125, settings=3), 1e-5)
     >>> [f"{one.epsilon:.3f} {one.delta:.1e}" for one in found]

@@ -1,8 +1,8 @@
 """Models of votes: how teachers with shards of a given size would vote, without any private vote.
 
 A model is a law of the share of teachers that are right on a query, fitted to public votes, and a learning
-curve that says how the mean accuracy changes with the size of the shards. docs/sweeps.md says how good the
-models are.
+curve that says how the mean accuracy changes with the size of the shards. docs/guide/sweeps.md says how good
+the models are.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _USUAL = 0.4  # exponent of a learning curve that was not measured
 
 @dataclass(frozen=True)
 class VoteModel:
-    """How teachers with shards of `at` records vote: fitted to a file of votes (docs/sweeps.md).
+    """How teachers with shards of `at` records vote: fitted to a file of votes (docs/guide/sweeps.md).
 
     The share of teachers that are right on a query is drawn from a beta law of mean `accuracy` and of
     `evenness` (the sum of its two parameters, which is small if queries are either clear or hopeless). The

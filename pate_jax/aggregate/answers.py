@@ -37,6 +37,10 @@ class Answers(NamedTuple):
     Soft answers say more: what probability each class has, and how far noise has moved it. `soft_answers`
     makes them. Of teachers only whole histograms are such answers (`of_histograms`): there the noisy `counts`
     are what was released, and all else follows from them. Other answers leave these fields None.
+
+    >>> answers = Answers(jnp.array([2, -1]), jnp.array([True, False]))
+    >>> answers.labels[answers.answered].tolist()
+    [2]
     """
 
     labels: Int32[Array, "*settings queries"]

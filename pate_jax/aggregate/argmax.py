@@ -19,6 +19,7 @@ from jaxtyping import Array, Int32, Integer, Shaped
 
 from pate_jax.aggregate import chacha, noise
 from pate_jax.errors import PateError
+from pate_jax.mechanisms.descriptions import Family
 
 _UNROLL = 5  # rows in one step of the loops over rows
 _NORMAL = np.uint32(1 << 29)  # added to any 29 bits, it gives a float that no backend flushes to zero
@@ -38,7 +39,7 @@ class Layout(NamedTuple):
     groups: int
 
 
-def layout(family: str, classes: int) -> Layout:
+def layout(family: Family, classes: int) -> Layout:
     """Groups of equal size, as few as the words of a block allow.
 
     >>> layout("gaussian", 10), layout("gaussian", 11), layout("laplace", 150)
@@ -48,7 +49,7 @@ def layout(family: str, classes: int) -> Layout:
     return Layout(-(-classes // groups), groups)
 
 
-def chance(family: str, key: jax.Array, shape: tuple[int, int], *, stored: bool) -> Chance:
+def chance(family: Family, key: jax.Array, shape: tuple[int, int], *, stored: bool) -> Chance:
     """The random numbers for noise and ties of one call; `stored` if several calls will read them."""
     queries, classes = shape
     for_noise, for_ties = jax.random.split(key)

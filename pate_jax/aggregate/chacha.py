@@ -45,7 +45,7 @@ def block(key: jax.Array, counter: jax.Array, nonce: Nonce) -> jax.Array:
     start = _start(key, counter, nonce)
     if start[0].ndim == 1 and start[0].size <= _FEW:
         return _by_rows(start)
-    end = jax.lax.fori_loop(0, _DOUBLE_ROUNDS, _double_round, start)
+    end = jax.lax.fori_loop(0, _DOUBLE_ROUNDS, lambda _, words: _double_round(words), start)
     return jnp.stack([first + last for first, last in zip(start, end, strict=True)])
 
 
@@ -58,7 +58,7 @@ def block_in_line(key: jax.Array, counter: jax.Array, nonce: Nonce) -> Words:
     """
     start = end = _start(key, counter, nonce)
     for _ in range(_DOUBLE_ROUNDS):
-        end = _double_round(0, end)
+        end = _double_round(end)
     return tuple(first + last for first, last in zip(start, end, strict=True))
 
 
@@ -87,7 +87,8 @@ def _turned(row: jax.Array, places: int) -> jax.Array:
     return jax.lax.concatenate(parts, 0) if places else row
 
 
-def _double_round(_: Number, state: Words) -> Words:
+@jax.jit  # so that ten in a row are traced and lowered once; XLA puts all of them in line
+def _double_round(state: Words) -> Words:
     words = list(state)
     for shift in (0, 1):  # columns, then diagonals
         for i in range(4):

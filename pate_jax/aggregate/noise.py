@@ -29,6 +29,7 @@ from jaxtyping import Int
 from pate_jax.aggregate import chacha
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Noise, laws
+from pate_jax.mechanisms.descriptions import Family
 from pate_jax.system import devices
 
 
@@ -123,7 +124,7 @@ class Source:
     A continuous family has a `scale`; a discrete one has a table, `words` and `lowest`.
     """
 
-    family: str = field(metadata={"static": True})
+    family: Family = field(metadata={"static": True})
     scale: Any
     words: Any  # uint32[rows, 4], a power of two of rows
     lowest: Any
@@ -143,7 +144,7 @@ def source(noise: Noise, length: int | None = None) -> Source:
             "make the mechanism ready outside jit with pate_jax.aggregate.prepare(mechanism)"
         )
     law = laws.table(noise, length)
-    return Source(noise.family, None, jnp.asarray(law.words), jnp.int32(law.lowest))
+    return Source(noise.family, None, jnp.asarray(law.words), jnp.asarray(np.int32(law.lowest)))
 
 
 def draw(noise: Noise | Source, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
@@ -156,12 +157,14 @@ def draw(noise: Noise | Source, key: jax.Array, shape: tuple[int, ...]) -> jax.A
     return scaled(ready, standard(ready.family, key, shape))
 
 
-def standard(family: str, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+def standard(family: Family, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     """The random part of a draw, whatever the scale: noise of scale 1, or words to look up in a table."""
     if family == "gaussian":
         return _gaussian(key, shape)
     if family in _FROM_PAIR:
         return _FROM_PAIR[family](*jax.random.bits(key, (2, *shape), jnp.uint32))
+    if not is_drawn_from_table(family):
+        raise PateError(f"no sampler is known here of {family} noise")
     return jax.random.bits(key, (4, *shape), jnp.uint32)
 
 
@@ -177,16 +180,16 @@ def lanes(key: jax.Array, first: chacha.Number, count: int, *, in_line: bool) ->
     return tuple(jax.random.bits(jax.random.fold_in(key, first), (16, count), jnp.uint32))
 
 
-def is_drawn_from_table(family: str) -> bool:
+def is_drawn_from_table(family: Family) -> bool:
     """Whether noise of this family is discrete, so that it is drawn from the table of its law.
 
     >>> is_drawn_from_table("discrete_laplace"), is_drawn_from_table("laplace")
     (True, False)
     """
-    return family not in _FROM_PAIR and family != "gaussian"
+    return Noise(family, 1.0).is_discrete
 
 
-def values_in(family: str) -> int:
+def values_in(family: Family) -> int:
     """How many values of noise the sixteen words of a block give; one word is left over.
 
     >>> values_in("gaussian"), values_in("laplace")
@@ -195,7 +198,7 @@ def values_in(family: str) -> int:
     return 10 if family == "gaussian" else 7
 
 
-def from_words(family: str, words: chacha.Words) -> list[jax.Array]:
+def from_words(family: Family, words: chacha.Words) -> list[jax.Array]:
     """`values_in` values of continuous noise at scale 1, by the same transforms as `standard`."""
     if family == "gaussian":
         return [value for at in range(0, 15, 3) for value in _gaussian_pair(*words[at : at + 3])]
@@ -243,6 +246,7 @@ def _coin_and_half(high: jax.Array, low: jax.Array) -> tuple[jax.Array, jax.Arra
     )
 
 
+@jax.jit  # as the others of which a block gives several: traced once for all of them
 def _minus_log(high: jax.Array, low: jax.Array) -> jax.Array:
     """`-log V` of a uniform V: from V itself if it is below 1/2, else from 1 - V.
 
@@ -256,16 +260,19 @@ def _minus_log(high: jax.Array, low: jax.Array) -> jax.Array:
     return jnp.where(below, size, corrected)
 
 
+@jax.jit
 def _minus_log_log(high: jax.Array, low: jax.Array) -> jax.Array:
     return -jnp.log(_minus_log(high, low))
 
 
+@jax.jit
 def _signed_log(high: jax.Array, low: jax.Array) -> jax.Array:
     negative, half = _coin_and_half(high, low)
     size = -jnp.log(2 * half)
     return jnp.where(negative, -size, size)
 
 
+@jax.jit
 def _gaussian_pair(high: jax.Array, low: jax.Array, turn: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Two values from a radius of 64 bits and an angle of 32 (Box and Muller 1958)."""
     radius = jnp.sqrt(2 * _minus_log(high, low))
@@ -305,7 +312,11 @@ def _fit(function: Callable[[np.ndarray], np.ndarray], degree: int) -> np.ndarra
 
 _COSINE = _fit(lambda square: np.cos(np.pi / 2 * np.sqrt(square)), 4)
 _SINE = _fit(lambda square: np.pi / 2 * np.sinc(np.sqrt(square) / 2), 4)
-_FROM_PAIR = {"laplace": _signed_log, "gumbel": _minus_log_log, "exponential": _minus_log}
+_FROM_PAIR: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
+    "laplace": _signed_log,
+    "gumbel": _minus_log_log,
+    "exponential": _minus_log,
+}
 
 
 def share(of: Noise, shape: tuple[int, ...], *, key: jax.Array) -> Int[np.ndarray, "*shape"]:

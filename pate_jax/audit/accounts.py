@@ -8,9 +8,11 @@ from typing import Any
 
 from pate_jax.accounting.filter import Cost
 from pate_jax.audit.subject import Subject
-from pate_jax.runs import chain, ledger, streams, trials
+from pate_jax.mechanisms.codec import to_dict
+from pate_jax.runs import chain, publication, streams
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.ledger import CrowdLine, Line
+from pate_jax.runs.driver import ChargedFirst
+from pate_jax.runs.ledger import AnyLine, E, Line
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
 from pate_jax.system import storage
 
@@ -58,9 +60,9 @@ def chained(run: RunDirectory) -> Iterator[Finding]:
     yield passed(f"{state.entries} lines form one chain, and its head counts {state.counted} of them")
 
 
-def miscounted(line: Line | CrowdLine, due: tuple[float, Cost]) -> Iterator[str]:
+def miscounted(line: Line[E], due: tuple[float, Cost]) -> Iterator[str]:
     """Whether a line was charged otherwise than what it costs."""
-    charged, costs = ledger.cost_to_dict(line.order, line.cost), ledger.cost_to_dict(*due)
+    charged, costs = ({"order": order, **cost._asdict()} for order, cost in ((line.order, line.cost), due))
     if list(differences(charged, costs)):
         yield f"it was charged {charged} and costs {costs}"
 
@@ -71,7 +73,7 @@ def uncommitted(run: RunDirectory, noise: str, stream: str) -> Iterator[str]:
         yield _UNEQUAL
 
 
-def committed(run: RunDirectory, lines: Iterable[Line | CrowdLine], one: str, all_: str) -> Iterator[Finding]:
+def committed(run: RunDirectory, lines: Iterable[AnyLine], one: str, all_: str) -> Iterator[Finding]:
     """Whether each line commits to noise of its own that follows from the run's secret."""
     commitments = []
     for line in lines:
@@ -89,7 +91,7 @@ def stated(
     run = subject.run
     for which, path, due in (
         ("private", run.statement, whole),
-        ("published", run.public_statement, trials.stated(run, dict(published))),
+        ("published", run.public_statement, publication.stated(run, dict(published))),
     ):
         subject.needs(stage, path)
         faults = differences(storage.read_json(path, "statement"), due)
@@ -121,4 +123,25 @@ def figure(stated: float | None, again: float | None, what: str, source: str) ->
     yield from judged(
         [] if covers(stated, again) else [f"epsilon {stated} is published for {what} {again}"],
         f"epsilon {stated} is what {source}",
+    )
+
+
+def due(line: Line[E], method: ChargedFirst[E]) -> Iterator[Finding]:
+    """Whether the one line of a run that is charged first is what its settings and records give."""
+    again = method.due()
+    run, faults = method.run, list(differences(to_dict(line.event), to_dict(again.event), "event."))
+    if line.batch != again.batch:
+        faults.append(f"it is called release {line.batch}, and there is one")
+    if line.public != again.public:
+        faults.append("it was asked on other public things or settings than are here")
+    if line.exact != again.exact:
+        faults.append("the records are others than those that it names")
+    yield from judged(
+        [f"the ledger's line: {fault}" for fault in faults],
+        "the ledger has one line: what settings and public things plan for these records",
+    )
+    yield from judged(miscounted(line, (again.order, again.cost)), "it was charged what it costs")
+    yield from judged(
+        uncommitted(run, line.noise, again.stream),
+        "its noise follows from the run's secret, the settings and the records",
     )

@@ -6,15 +6,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pate_jax.accounting.sampled_noise import Training
+from pate_jax.accounting.costs import Trained
 from pate_jax.accounting.training_statement import TrainingStatement
 from pate_jax.audit import accounts, public
 from pate_jax.audit.subject import Subject
 from pate_jax.models import trees
-from pate_jax.runs import chain, registration
+from pate_jax.runs import ledger as ledgers
 from pate_jax.runs.baselines import tasks, training
-from pate_jax.runs.ledger import TRAINING
-from pate_jax.runs.release.findings import Ended, Finding, failed, judged, passed, unchecked
+from pate_jax.runs.baselines.tasks import Steps
+from pate_jax.runs.record import BASELINE
+from pate_jax.runs.release.findings import Ended, Finding, failed, passed, unchecked
 from pate_jax.student import Student
 
 _NEAR = 1e-3  # parameters of the same steps on another machine
@@ -24,26 +25,9 @@ def ledger(subject: Subject) -> Iterator[Finding]:
     """Whether the one line of the ledger says what the settings and the records make."""
     run = subject.run
     subject.needs("baseline dpsgd", run.ledger)
-    lines = chain.read(run.ledger)
-    if len(lines) != 1 or lines[0]["schema"] != TRAINING:
-        raise Ended(failed(f"the ledger has {len(lines)} lines, where one training has one"))
-    yield passed("the ledger is whole, and has the one line of the training")
-    found = tasks.opened(run, subject.inputs.dataset)
-    plan = tasks.planned(found)
-    faults = list(accounts.differences(lines[0]["training"], tasks.training_of(plan)._asdict()))
-    if lines[0]["records"] != tasks.records(found.dataset):
-        faults.append("the records are others than those that the ledger names")
-    yield from judged(faults, "the noise is what the settings plan for so many records, and these are they")
-    yield from judged(
-        accounts.uncommitted(run, lines[0]["noise"], tasks.stream(found)),
-        "the noise follows from the run's secret, the settings and the records",
-    )
-
-
-def entered(subject: Subject) -> Iterator[Finding]:
-    """Whether the register that the run was recorded with shows its training."""
-    plan = tasks.spending(tasks.opened(subject.run, subject.inputs.dataset))
-    yield from registration.examined(subject.run, plan)
+    line = ledgers.charge(run.ledger, Trained)
+    yield from accounts.due(line, Steps(run, tasks.opened(run, subject.inputs.dataset)))
+    yield from accounts.chained(run)
 
 
 def space(subject: Subject) -> Iterator[Finding]:
@@ -67,8 +51,8 @@ def stated(subject: Subject) -> Iterator[Finding]:
     """Whether both statements say what the line of the ledger costs."""
     run = subject.run
     subject.needs("baseline dpsgd", run.ledger)
-    line = chain.read(run.ledger)[0]
-    again = tasks.charged(Training(**line["training"]), line["delta"], run.secret.seed is None).publishable()
+    line, delta = ledgers.charge(run.ledger, Trained), run.record.read().of(BASELINE)["delta"]
+    again = tasks.charged(line.event.training, delta, run.secret.seed is None).publishable()
     yield from accounts.stated(subject, "baseline dpsgd", again, again, "the ledger gives")
 
 
@@ -85,7 +69,8 @@ def student_again(subject: Subject) -> Iterator[Finding]:
     run = subject.run
     if isinstance(subject.opened, Finding) or not run.results.exists():
         raise Ended(unchecked("the net is not trained again: its records or its results are not here"))
-    made = training.train(run, tasks.opened(run, subject.inputs.dataset))
+    line = ledgers.charge(run.ledger, Trained)
+    made = training.train(run, tasks.opened(run, subject.inputs.dataset), line)
     mine, theirs = (trees.flat(one.parameters) for one in (made, Student.load(run.student)))
     gaps = [float(np.abs(np.asarray(mine[name]) - np.asarray(theirs[name])).max()) for name in mine]
     if max(gaps) == 0:

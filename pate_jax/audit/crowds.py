@@ -1,7 +1,7 @@
 """Checks of a crowd's run: who voted, what was counted, what was released and what that cost.
 
 Like those of teachers' runs they recompute from the files: the public side from public inputs, the noise and
-the noisy table from the exact one, the figure from the releases. `recounts` has the deep checks.
+the noisy table from the exact one, the figure from the releases. `retraining` has the deep checks.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from pate_jax.mechanisms.crowds import (
     HeadCount,
     Score,
 )
-from pate_jax.runs import budget, ledger, registration
-from pate_jax.runs.crowds import comparison, public_side, release, rivals, stages, steps, students
-from pate_jax.runs.crowds.certificate import faults, held_out
-from pate_jax.runs.crowds.certificate import voters as certified_voters
-from pate_jax.runs.crowds.inputs import Crowd, compares, comparison_of, is_candidate, plan_of
+from pate_jax.runs import budget, ledger
+from pate_jax.runs.crowds import comparison, public_side, release, rivals, scans, stages, steps, students
+from pate_jax.runs.crowds.inputs import Crowd, compares, comparison_of, is_candidate
+from pate_jax.runs.crowds.release import faults, held_out
+from pate_jax.runs.crowds.release import voters as certified_voters
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import CrowdLine
 from pate_jax.runs.record import PLANNED, STEPS
@@ -59,11 +59,15 @@ def voters(subject: Subject) -> Iterator[Finding]:
             "voters are held out by row numbers: removing one would hold out others, which no figure covers"
         )
     private, key = crowd.dataset.private, crowd.inputs.partition_key
-    alone = partition.divide(private, 1, key=key, by=crowd.choice.by)
+    scanned = crowd.dataset.scan is not None
+    alone = None if scanned else partition.divide(private, 1, key=key, by=crowd.choice.by)
     for step in begun(run):
         certificate = storage.read_json(run.certificate_of(step), "certificate")
-        differing = partition.check_certificate(certificate, alone, private, key=key)
-        faults = [one.removeprefix("teacher 0: ") for one in differing]
+        if alone is None:
+            faults = list(scans.differences(certificate, crowd.dataset, key))
+        else:
+            differing = partition.check_certificate(certificate, alone, private, key=key)
+            faults = [one.removeprefix("teacher 0: ") for one in differing]
         if held_out(certificate) != crowd.judging:
             faults += [f"{held_out(certificate)} voters are certified as held out, and {crowd.judging} are"]
         yield from judged(
@@ -100,7 +104,7 @@ def _release_of(run: RunDirectory, step: int) -> CrowdTable:
 def begun(run: RunDirectory) -> range:
     """The steps that a run has begun: the first, and those of which a file or a line is there."""
     shown = ledger.releases(run.ledger) if run.ledger.exists() else ()
-    tables = sum(isinstance(line.release, ClassSums) for line in shown)
+    tables = sum(isinstance(line.event, ClassSums) for line in shown)
     return range(1, max(1, tables, _last_file(run)) + 1)
 
 
@@ -115,12 +119,12 @@ def _files(run: RunDirectory, step: int) -> tuple[Path, ...]:
 
 def _read_by(run: RunDirectory, line: CrowdLine) -> tuple[Path, ...]:
     """The files that one line of the ledger is compared with."""
-    if isinstance(line.release, Comparison):
+    if isinstance(line.event, Comparison):
         kept = (run.compared(method) / "student.json" for method in comparison.methods(run))
         return (*kept, run.comparison)
-    if isinstance(line.release, Score):
+    if isinstance(line.event, Score):
         return run.scored / "student.json", run.score
-    return _files(run, 1 if isinstance(line.release, HeadCount) else steps.step_of(line))
+    return _files(run, 1 if isinstance(line.event, HeadCount) else steps.step_of(line))
 
 
 def named(step: int) -> str:
@@ -222,7 +226,7 @@ def lines(subject: Subject) -> Iterator[Finding]:
             f"release {line.batch}: what was counted, its cost and the noisy numbers are the recorded ones",
         )
     yield from _in_order(run, wished)
-    cost = counts.worst([line.release for line in found], wished.delta)
+    cost = counts.worst([line.event for line in found], wished.delta)
     if cost > wished.epsilon:
         yield failed(f"epsilon {wished.epsilon:g} was allowed, and the releases cost {cost:g}")
     yield from accounts.chained(run)
@@ -231,13 +235,13 @@ def lines(subject: Subject) -> Iterator[Finding]:
 def _in_order(run: RunDirectory, wished: CrowdChoice) -> Iterator[Finding]:
     """Whether the lines are those of a run with these settings, and all its steps were made."""
     shown, entries = steps.shown(run), list(ledger.entries(run.ledger))
-    names = [entry.release.name for entry in entries if isinstance(entry, CrowdLine)]
+    names = [line.event.name for line in ledger.releases(run.ledger)]
     made, due = len(shown.tables), steps.planned(run)
-    others = any(line.release.name != wished.voters for line in shown.tables)
+    others = any(line.event.name != wished.voters for line in shown.tables)
     if len(names) != len(entries) or others or made > due or not made:
         yield failed(f"the ledger shows {names}, and this run releases {due} tables of {wished.voters}")
         return
-    numbers = [line.release for line in (*shown.numbers, *shown.scores)]
+    numbers = [line.event for line in (*shown.numbers, *shown.scores)]
     planned = _numbers(run, wished, len(shown.scores))
     if is_candidate(run) and numbers != planned:
         yield failed(f"numbers of voters are released as {numbers}, and {planned} was planned")
@@ -250,7 +254,7 @@ def _in_order(run: RunDirectory, wished: CrowdChoice) -> Iterator[Finding]:
 
 def _compared(run: RunDirectory, shown: steps.Shown, wished: CrowdChoice) -> Iterator[Finding]:
     """Whether students were compared only if this run does that, and the best of them was taken."""
-    found = [line.release for line in shown.comparisons]
+    found = [line.event for line in shown.comparisons]
     planned = [comparison_of(run, wished)] if shown.numbers and compares(run, wished) else []
     if found and found != planned:
         yield failed(f"students are compared by {found}, and {planned} was planned")
@@ -284,13 +288,13 @@ def _faults(run: RunDirectory, line: CrowdLine) -> Iterator[str]:
     if missing:
         yield f"{missing[0]} is missing"
         return
-    if line.table != storage.digest(_exact(run, line)):
+    if line.exact != storage.digest(_exact(run, line)):
         yield "the table is not the one that was released"
-    if line.public != _asked_on(run, line):
+    if line.public != release.asked_on(run, line):
         yield "the public side is not the one that voters were asked on"
-    if is_table and line.release != _release_of(run, step):
+    if is_table and line.event != _release_of(run, step):
         yield "the ledger names another release than the public side"
-    yield from accounts.miscounted(line, budget.release_cost(line.budget, line.release))
+    yield from accounts.miscounted(line, budget.cost_of(line.budget, line.event))
     if is_table and not run.answers_of(step).exists():
         yield f"{run.answers_of(step).name} is missing; the command that made the run writes it again"
     elif is_table:
@@ -298,27 +302,16 @@ def _faults(run: RunDirectory, line: CrowdLine) -> Iterator[str]:
 
 
 def _is_number(line: CrowdLine) -> bool:
-    return isinstance(line.release, HeadCount | Score | Comparison)
-
-
-def _asked_on(run: RunDirectory, line: CrowdLine) -> str:
-    """The digest of what a release was asked on: a public side, students, or nothing."""
-    if isinstance(line.release, HeadCount):
-        return release.NOTHING
-    if isinstance(line.release, Comparison):
-        return rivals.digest(run)
-    if isinstance(line.release, Score):
-        return students.digest(student.Student.load(run.scored))
-    return public_side.digest(public_side.read(run.public_side_of(steps.step_of(line))))
+    return isinstance(line.event, HeadCount | Score | Comparison)
 
 
 def _exact(run: RunDirectory, line: CrowdLine) -> np.ndarray:
     """What a release is the noisy form of: the certified number of voters, a score, a comparison, a table."""
-    if isinstance(line.release, Score):
+    if isinstance(line.event, Score):
         return students.load_score(run)
-    if isinstance(line.release, Comparison):
+    if isinstance(line.event, Comparison):
         return rivals.load(run)
-    if isinstance(line.release, HeadCount):
+    if isinstance(line.event, HeadCount):
         return np.array([[certified_voters(storage.read_json(run.certificate, "certificate"))]])
     return release.load_table(run, steps.step_of(line))
 
@@ -330,9 +323,9 @@ def noise(subject: Subject) -> Iterator[Finding]:
     found = list(ledger.releases(run.ledger))
     yield from accounts.committed(run, found, "release", "releases")
     for line in found:
-        recorded = ledger.unpack_table(line.values, line.release.shape)
+        recorded = ledger.unpack_table(line.values, line.event.shape)
         table = _exact(run, line)
-        if table.shape != line.release.shape:
+        if table.shape != line.event.shape:
             yield failed(f"release {line.batch}: the table is of another shape")
             continue
         again = release.draw(run, line, table)
@@ -352,11 +345,6 @@ def stated(subject: Subject) -> Iterator[Finding]:
     yield from accounts.certified(run, {})
     again = stages.state(run, budget.agreed_delta(run, None)).publishable()
     yield from accounts.stated(subject, "account", again, again, "the ledger gives")
-
-
-def entered(subject: Subject) -> Iterator[Finding]:
-    """Whether the register that the run was recorded with shows all that it may spend."""
-    yield from registration.examined(subject.run, plan_of(subject.run))
 
 
 def published(statement: accounting.CrowdStatement) -> Iterator[Finding]:

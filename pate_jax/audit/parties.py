@@ -11,7 +11,6 @@ import numpy as np
 from pate_jax.accounting.party_statement import PartyStatement, party_statement
 from pate_jax.audit import accounts, crowds, public
 from pate_jax.audit.subject import Subject
-from pate_jax.runs import registration
 from pate_jax.runs.crowds import public_side
 from pate_jax.runs.parties import ballot, join, ledger, terms, transcript
 from pate_jax.runs.parties import questions as asking
@@ -64,12 +63,6 @@ def public_space(subject: Subject) -> Iterator[Finding]:
         "the pool and the agreement",
         public_side.SPACE,
     )
-
-
-def entered(subject: Subject) -> Iterator[Finding]:
-    """Whether this party's part is entered in the register that it was recorded with."""
-    member = subject.member
-    yield from registration.examined(member.run, member.spends)
 
 
 def lines(subject: Subject) -> Iterator[Finding]:

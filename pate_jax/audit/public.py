@@ -128,7 +128,7 @@ def _chosen_again(inputs: Inputs, batch: int, wanted: int, known: list[str]) -> 
     choice = run.record.read().vote(batch)
     spacing = queries.spacing(inputs, choice.min_distance)
     if spacing is not None and batch > 1:
-        first = sum(line.asked for line in answers.asked(run) if line.batch < batch)
+        first = sum(line.event.asked for line in answers.asked(run) if line.batch < batch)
         spacing = Spacing(spacing.ruler, spacing.distance, asked_inputs(inputs).inputs[:first])
     pool = queries.pool_of(dataset, choice.public)
     pool = pool.take(queries.different(pool, wanted, known, spacing))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Set
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -15,11 +15,9 @@ from pate_jax.audit.subject import Subject
 from pate_jax.data import Part, duplicates, readable, relation
 from pate_jax.ensemble import checkpoint
 from pate_jax.models import trees
-from pate_jax.runs import chain, ledger
-from pate_jax.runs.baselines import training
-from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs import chain
+from pate_jax.runs.directory import RunDirectory, kind_of
 from pate_jax.runs.inputs import Inputs
-from pate_jax.runs.parties import join
 from pate_jax.runs.queries import public_parts
 from pate_jax.runs.release import check
 from pate_jax.runs.release.findings import Finding
@@ -27,6 +25,7 @@ from pate_jax.system import storage
 
 _SHORT = 5  # shorter names occur in any text
 _PATHS = ("private", "public", "test", "data_dir", "manual_dir", "categories", "scales")
+_DIGESTS = ("exact", "records", "noise", "digest")  # in a line of a ledger
 
 
 def secrets(subject: Subject) -> check.Secrets:
@@ -40,27 +39,25 @@ def secrets(subject: Subject) -> check.Secrets:
     texts |= {f"the path of {name}": paths[name] for name in _PATHS if paths.get(name)}
     entropy = storage.read_json(run.keys, "keys").get("entropy")
     texts |= {"the secret of the run": entropy} if entropy else {}
-    if training.is_training(run):
-        for entry in chain.entries(run.ledger):
-            texts |= {f"the {name} of the training": entry[name] for name in ("records", "noise", "digest")}
-    own_ledger = join.is_party(run) or training.is_training(run)
-    for line in () if own_ledger else ledger.entries(run.ledger):
-        own = {"votes": line.votes} if isinstance(line, ledger.Line) else {"table": line.table}
-        digests = {**own, "noise": line.noise, "digest": line.digest}
-        texts |= {f"the {name} of batch {line.batch}": digest for name, digest in digests.items()}
+    for entry in () if kind_of(run) == "party" else chain.entries(run.ledger):
+        which = f"of batch {entry.get('batch', 1)}"
+        texts |= {f"the {name} {which}": entry[name] for name in _DIGESTS if entry.get(name)}
     if run.statement.exists():
         texts |= _sensitive(storage.read_json(run.statement, "statement"))
     if isinstance(opened, Finding):
         return check.Secrets(texts, arrays=partial(_arrays, run))
-    names, shown = frozenset(_names(opened)), opened.dataset.show_public
+    names, shown = _names(opened), opened.dataset.show_public
     public = None if shown else partial(_public, opened)
     return check.Secrets(texts, names, partial(_arrays, run), partial(_inputs, opened), public)
 
 
-def _names(opened: Inputs) -> set[str]:
+def _names(opened: Inputs) -> Set[str]:
     """Ids and users of private records; but public ids where both are row numbers or known coincidences."""
     dataset, names = opened.dataset, set[str]()
     coincide = opened.choice.equal_ids_are_coincidences or relation.are_rows(dataset)
+    if dataset.scan is not None:
+        known = dataset.public.ids.tolist() if coincide else ()
+        return cast(Set[str], dataset.scan.names(_SHORT, frozenset(known)))
     for part in _private_parts(opened):
         names |= {*part.ids.tolist(), *([] if part.users is None else part.users.tolist())}
     names -= set(dataset.public.ids.tolist() if coincide else ())
@@ -79,12 +76,18 @@ def _inputs(opened: Inputs) -> Iterator[np.ndarray]:
     if opened.coincide:
         shown = [part for part in public_parts(opened).values() if all(part is not one for one in private)]
         public = {name for part in shown for name in duplicates.digests(part.inputs)}
-    for part in private:
-        inputs = part.inputs
+    for inputs in _arrays_of(opened, private):
         if public:
             inputs = inputs[[name not in public for name in duplicates.digests(inputs)]]
         yield inputs
         yield opened.dataset.preprocessing.apply(inputs)
+
+
+def _arrays_of(opened: Inputs, parts: Sequence[Part]) -> Iterator[np.ndarray]:
+    """The inputs of private parts, a batch at a time of one that lies in several files."""
+    scan = opened.dataset.scan
+    for part in parts:
+        yield from [part.inputs] if scan is None or part is not opened.dataset.private else scan.inputs()
 
 
 def _public(opened: Inputs) -> check.Shown:

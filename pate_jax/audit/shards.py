@@ -236,13 +236,13 @@ def spaced(inputs: Inputs) -> Iterator[Finding]:
     run, asked = inputs.run, asked_inputs(inputs).inputs
     settings, first = run.record.read(), 0
     for line in answers.asked(run):
-        last, wanted = first + line.asked, settings.vote(line.batch).min_distance
+        last, wanted = first + line.event.asked, settings.vote(line.batch).min_distance
         if wanted is not None:
             kept = ruler_of(inputs.dataset).apart(asked[first:last], wanted * (1 - _ROUNDING), asked[:first])
-            near, whole = line.asked - len(kept), f"queries of batch {line.batch}"
+            near, whole = line.event.asked - len(kept), f"queries of batch {line.batch}"
             yield from judged(
                 [f"{near} {whole} are nearer than {wanted:g} to earlier ones"] * (near > 0),
-                f"{line.asked:,} {whole} are {wanted:g} typical distances apart, or more",
+                f"{line.event.asked:,} {whole} are {wanted:g} typical distances apart, or more",
             )
         first = last
 

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from pate_jax import accounting
-from pate_jax.accounting import after_count, curves, figures, filter
-from pate_jax.accounting.answers_statement import stable_headline
-from pate_jax.accounting.filter import Cost
-from pate_jax.accounting.slack import sampler_slack
+from pate_jax.accounting import after_count, answers_statement, figures, filter
 from pate_jax.audit import accounts
 from pate_jax.audit.subject import Subject
+from pate_jax.mechanisms.codec import to_dict
+from pate_jax.mechanisms.events import Answers
 from pate_jax.mechanisms.stable import StableAnswers, from_dict
-from pate_jax.runs import batches, budget, ledger, plans, registration, stable_list, stages
+from pate_jax.runs import batches, budget, ledger, plans, stable_list, stages
 from pate_jax.runs.answers import load_batch, load_charged, same
 from pate_jax.runs.crowds import release
-from pate_jax.runs.crowds.certificate import voters
+from pate_jax.runs.crowds.release import voters
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.ledger import CrowdLine, Line
-from pate_jax.runs.plans import CountedPlan, Plan
-from pate_jax.runs.record import PLANNED, Settings
+from pate_jax.runs.ledger import AnswerLine, CrowdLine
+from pate_jax.runs.plans import Plan
+from pate_jax.runs.record import PLANNED
 from pate_jax.runs.release.findings import Ended, Finding, failed, judged, passed, unchecked
 from pate_jax.system import storage
 
@@ -51,7 +51,7 @@ def lines(subject: Subject) -> Iterator[Finding]:
         yield failed(f"{name} is missing; `pate aggregate` writes it again from the ledger")
 
 
-def _faults(run: RunDirectory, line: Line) -> Iterator[str]:
+def _faults(run: RunDirectory, line: AnswerLine) -> Iterator[str]:
     """The differences between one line and the files of its batch."""
     settings = run.record.read()
     if not run.votes_of(line.batch).exists() or not run.answers_of(line.batch).exists():
@@ -59,29 +59,19 @@ def _faults(run: RunDirectory, line: Line) -> Iterator[str]:
         return
     votes = load_batch(run, line)
     answers = storage.read_arrays(run.answers_of(line.batch), "answers")
-    if "mechanism" not in settings or line.mechanism != settings.mechanism:
+    if "mechanism" not in settings or line.event.mechanism != settings.mechanism:
         yield "the ledger names another mechanism than the settings"
     named = load_charged(run, line)
-    if line.votes != storage.digest(named.votes):
+    if line.exact != storage.digest(named.votes):
         yield "the votes are not those that were answered"
-    digests = storage.digest(named.ids), storage.digest(named.digests)
-    if (line.queries, line.inputs, line.asked) != (*digests, len(votes.votes)):
+    if (line.public, line.event.asked) != (ledger.asked(named), len(votes.votes)):
         yield "the queries are not those that were charged"
-    if not same(line.given, answers):
+    if not same(ledger.given(line), answers):
         yield "the answers are not those that the ledger recorded"
     totals = np.unique(votes.votes.sum(1)).tolist()
-    if totals not in ([], [line.teachers]) or votes.votes.shape[1] != line.classes:
+    if totals not in ([], [line.event.teachers]) or votes.votes.shape[1] != line.event.classes:
         yield "it was charged for another number of teachers or classes"
-    yield from accounts.miscounted(line, _cost(line, settings))
-
-
-def _cost(line: Line, settings: Settings) -> tuple[float, Cost]:
-    """What a line costs."""
-    mechanism = line.mechanism
-    if isinstance(mechanism, StableAnswers):
-        return stable_list.cost(mechanism, first=line.batch == 1)
-    size = {"teachers": line.teachers, "classes": line.classes, "asked": line.asked}
-    return budget.cost_of(settings.budget, mechanism, **size)
+    yield from accounts.miscounted(line, budget.cost_of(settings.budget, line.event, first=line.batch == 1))
 
 
 def noise(subject: Subject) -> Iterator[Finding]:
@@ -94,13 +84,13 @@ def noise(subject: Subject) -> Iterator[Finding]:
         yield _drawn_again(run, line, lines[:place])
 
 
-def _drawn_again(run: RunDirectory, line: Line, before: list[Line]) -> Finding:
-    batch, mechanism = line.batch, line.mechanism
+def _drawn_again(run: RunDirectory, line: AnswerLine, before: list[AnswerLine]) -> Finding:
+    batch, mechanism = line.batch, line.event.mechanism
     if isinstance(mechanism, StableAnswers):
         return _listed_again(run, line, before)
     votes = load_batch(run, line).votes
     again = batches.draw(run, line, votes)
-    labels, answered, counts = line.given
+    labels, answered, counts = ledger.given(line)
     if len(labels) != len(votes):
         return failed(f"batch {batch}: {len(labels)} answers were given to {len(votes)} queries")
     given = np.where(np.asarray(again.answered), np.asarray(again.labels), -1)
@@ -114,17 +104,18 @@ def _drawn_again(run: RunDirectory, line: Line, before: list[Line]) -> Finding:
     return failed(f"batch {batch}: {differ.sum()} answers do not follow from the votes and the run's noise")
 
 
-def _listed_again(run: RunDirectory, line: Line, before: list[Line]) -> Finding:
+def _listed_again(run: RunDirectory, line: AnswerLine, before: list[AnswerLine]) -> Finding:
     """Whether a batch of a list of stable answers follows, also where the list ends."""
     votes = load_charged(run, line).votes
     again = stable_list.drawn(run, line, votes, before)
-    if ledger.pack(again.labels, again.answered) == line.answers:
+    if ledger.pack(again.labels, again.answered) == line.values:
         return passed(
-            f"batch {line.batch}: {line.asked:,} stable answers follow from the votes and the noise"
+            f"batch {line.batch}: {line.event.asked:,} stable answers follow from the votes and the noise"
         )
     return failed(
         f"batch {line.batch}: the list of stable answers does not follow from the votes and the run's noise, "
-        f"or did not end where it must: {len(again.labels):,} queries may be asked, and {line.asked:,} are"
+        f"or did not end where it must: {len(again.labels):,} queries may be asked, and {line.event.asked:,} "
+        "are"
     )
 
 
@@ -147,12 +138,12 @@ def spent(subject: Subject) -> Iterator[Finding]:
     first = next(ledger.lines(run.ledger))
     again = filter.plan(
         mechanism,
-        teachers=first.teachers,
-        classes=first.classes,
+        teachers=first.event.teachers,
+        classes=first.event.classes,
         epsilon=fixed.epsilon,
         delta=fixed.delta,
     )
-    differing = accounts.differences(fixed.to_dict(), again.to_dict())
+    differing = accounts.differences(to_dict(fixed), to_dict(again))
     yield from judged(
         (f"the recorded budget is not that of its epsilon: {one}" for one in differing),
         f"epsilon {fixed.epsilon:g} allows {fixed.rdp:.6g} at order {fixed.order:.4g}, as recorded",
@@ -195,20 +186,13 @@ def _pld_of(statement: Mapping[str, Any]) -> bool | None:
     return False if figure.get("note") == figures.LEFT_OUT else None
 
 
-def entered(subject: Subject) -> Iterator[Finding]:
-    """Whether the register that the run was recorded with shows all that it has asked."""
-    yield from registration.examined(subject.run, _asked(subject))
-
-
-def _asked(subject: Subject) -> Plan | CountedPlan | None:
+def asked(subject: Subject) -> Plan | None:
     """All that a run of teachers has asked; None if it asked nothing."""
     lines, settings = ledger.read(subject.run.ledger), subject.settings
     if not lines:
         return None
-    total = sum(line.asked for line in lines)
-    last = lines[-1]
-    answers = Plan(last.mechanism, last.teachers, last.classes, total, settings.relation or "")
-    return plans.beside(settings.limit, answers)
+    asked = replace(lines[-1].event, asked=sum(line.event.asked for line in lines))
+    return plans.beside(settings.limit, asked, settings.relation or "")
 
 
 def published(statement: accounting.AnswersStatement, line: Any) -> Iterator[Finding]:
@@ -232,7 +216,9 @@ def published(statement: accounting.AnswersStatement, line: Any) -> Iterator[Fin
         yield unchecked("the statement names no number of teachers, so its figure cannot be computed again")
         return
     asked = f"{statement.asked} queries to {statement.teachers} teachers"
-    again, gives = _headline(statement).epsilon, f"the mechanism gives for {asked}"
+    event = Answers(from_dict(statement.mechanism), statement.teachers, statement.classes, statement.asked)
+    again = answers_statement.headline(event, statement.delta).epsilon
+    gives = f"the mechanism gives for {asked}"
     yield from accounts.figure(headline.epsilon, again, f"{asked}, which cost", gives)
 
 
@@ -256,24 +242,10 @@ def _limited(statement: accounting.AnswersStatement) -> Iterator[Finding]:
     )
 
 
-def _headline(statement: accounting.AnswersStatement) -> figures.Figure:
-    """The data-independent figure from public numbers alone, as it reads nothing else of a histogram."""
-    mechanism = from_dict(statement.mechanism)
-    if isinstance(mechanism, StableAnswers):
-        return stable_headline(mechanism, statement.delta)
-    anything = np.zeros((1, statement.classes), np.int64)
-    anything[:, 0] = statement.teachers
-    slack = sampler_slack(mechanism, statement.asked, statement.classes)
-    asked, orders = np.array([statement.asked]), curves.default_orders()
-    case = figures.Case(mechanism, anything, asked, None, statement.delta, orders, slack)
-    return figures.data_independent(case)
-
-
 def headcount(subject: Subject) -> Iterator[Finding]:
     """Whether the ledger begins with the number that the settings name, and with nothing else of a crowd."""
     run, limit = subject.run, subject.settings.limit
-    entries = list(ledger.entries(run.ledger))
-    numbers = [one for one in entries if isinstance(one, CrowdLine)]
+    entries, numbers = list(ledger.entries(run.ledger)), list(ledger.releases(run.ledger))
     if limit is None:
         if numbers:
             yield failed("the ledger shows a number of voters, and the settings do not say what it chose")
@@ -290,20 +262,20 @@ def headcount(subject: Subject) -> Iterator[Finding]:
 def _headcount_faults(run: RunDirectory, number: CrowdLine) -> Iterator[str]:
     """What of the line differs from the settings, the certificate and the noise of the run."""
     limit = run.record.read().limit
-    if limit is None or number.release != limit.headcount:
-        yield f"{number.release} was released, and {limit and limit.headcount} is planned for"
+    if limit is None or number.event != limit.headcount:
+        yield f"{number.event} was released, and {limit and limit.headcount} is planned for"
         return
-    yield from accounts.miscounted(number, budget.release_cost(number.budget, number.release))
+    yield from accounts.miscounted(number, budget.cost_of(number.budget, number.event))
     yield from accounts.uncommitted(run, number.noise, number.stream)
     if number.public != release.NOTHING:
         yield "it was asked of something, and a number of voters is asked of nothing"
     if not run.certificate.exists():
         return
     exact = np.array([[voters(storage.read_json(run.certificate, "certificate"))]])
-    if number.table != storage.digest(exact):
+    if number.exact != storage.digest(exact):
         yield "it is not the noisy form of the certified number"
     again = release.draw(run, number, exact)
-    if not np.array_equal(again, ledger.unpack_table(number.values, number.release.shape)):
+    if not np.array_equal(again, ledger.unpack_table(number.values, number.event.shape)):
         yield "it does not follow from the certified number and the noise"
 
 
@@ -316,12 +288,14 @@ def within_limit(subject: Subject) -> Iterator[Finding]:
     if limit is None or isinstance(mechanism, StableAnswers):
         yield failed("the settings name no limit of what may follow the number of voters")
         return
-    size = {"teachers": lines[0].teachers, "classes": lines[0].classes}
-    asked = sum(one.asked for one in lines)
+    size = {"teachers": lines[0].event.teachers, "classes": lines[0].event.classes}
+    asked = sum(one.event.asked for one in lines)
     fits = len(lines) == 1 and after_count.fits(mechanism, limit, **size, queries=asked)
     yield from judged(
         [] if fits else [f"{asked} answers of {mechanism!r} cost more than may follow the number of voters"],
         f"{asked} answers and the number of voters cost at most epsilon {limit.epsilon:g} together",
     )
-    if planned.get("teachers") != lines[0].teachers:
-        yield failed(f"{planned.get('teachers')} teachers were planned, and {lines[0].teachers} answered")
+    if planned.get("teachers") != lines[0].event.teachers:
+        yield failed(
+            f"{planned.get('teachers')} teachers were planned, and {lines[0].event.teachers} answered"
+        )

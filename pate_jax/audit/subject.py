@@ -10,12 +10,12 @@ from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.runs import inputs, ledger
 from pate_jax.runs.crowds import inputs as crowd_inputs
-from pate_jax.runs.crowds.inputs import Crowd, is_crowd
-from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.crowds.inputs import Crowd
+from pate_jax.runs.directory import RunDirectory, kind_of
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.parties import ballot, join
 from pate_jax.runs.parties.ballot import Member
-from pate_jax.runs.record import BASELINE, HEADCOUNT, TUNE, Settings
+from pate_jax.runs.record import HEADCOUNT, Settings
 from pate_jax.runs.release.findings import Ended, Finding, failed, unchecked
 from pate_jax.runs.settings import PartitionChoice
 from pate_jax.runs.tune.candidates import Choice
@@ -50,12 +50,12 @@ class Subject:
         settings = self.settings
         if "data" not in settings:
             return unchecked(ELSEWHERE)
-        if TUNE in settings or BASELINE in settings:
-            cut = PartitionChoice(by=settings.of(TUNE)["by"]) if TUNE in settings else PartitionChoice()
+        if kind_of(self.run) in ("choice", "training", "method"):
+            cut = PartitionChoice(by="user" if settings.relation == "user" else "record")
             opened = Inputs(self.run, settings.data, cut, TeacherConfig(), tolerant=True)
-        elif join.is_party(self.run):
+        elif kind_of(self.run) == "party":
             opened = ballot.inputs(self.member, tolerant=True)
-        elif is_crowd(self.run):
+        elif kind_of(self.run) == "crowd":
             opened = crowd_inputs.opened(self.run, tolerant=True).inputs
         else:
             opened = inputs.open(self.run, tolerant=True)

@@ -11,14 +11,16 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 from pate_jax import student
+from pate_jax.accounting.costs import BestOf
+from pate_jax.audit import accounts
 from pate_jax.audit.subject import Subject
-from pate_jax.runs import registration
+from pate_jax.runs import ledger
 from pate_jax.runs.crowds import students
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory  # noqa: F401  # of the fields that a candidate inherits
 from pate_jax.runs.release.findings import Ended, Finding, failed, judged, made, passed, unchecked
 from pate_jax.runs.tune import candidates, pipeline
-from pate_jax.runs.tune.candidates import Choice, Place
+from pate_jax.runs.tune.candidates import Candidates, Choice, Place
 from pate_jax.system import storage
 
 Check = Callable[[Subject], Iterable[Finding]]
@@ -44,18 +46,13 @@ def charged(subject: Subject) -> Iterator[Finding]:
     choice = subject.choice
     run, facts = choice.run, choice.facts
     subject.needs("tune", run.ledger)
-    line, listed = candidates.read(run.ledger), candidates.digest(facts["settings"])
-    wished = candidates.Charge(choice.tuned, listed, facts["records"], facts["epsilon"], facts["delta"])
+    line, allowed = ledger.charge(run.ledger, BestOf), facts["epsilon"]
+    yield from accounts.due(line, Candidates(choice))
+    yield from accounts.chained(run)
+    cost = line.event.tuned.epsilon(facts["delta"])
     yield from judged(
-        [] if line == wished else [f"the ledger charges {line}, and the settings say {wished}"],
-        "the ledger charges the choice that the settings describe",
-    )
-    cost = line.tuned.epsilon(line.delta)
-    yield from judged(
-        []
-        if cost <= line.epsilon
-        else [f"epsilon {line.epsilon:g} was allowed, and the choice costs {cost:g}"],
-        f"the choice costs no more than the epsilon {line.epsilon:g} that was allowed",
+        [] if cost <= allowed else [f"epsilon {allowed:g} was allowed, and the choice costs {cost:g}"],
+        f"the choice costs no more than the epsilon {allowed:g} that was allowed",
     )
 
 
@@ -123,11 +120,6 @@ def chosen(subject: Subject) -> Iterator[Finding]:
         [] if kept == shown else ["the published student is not the one that was scored"],
         "the published student is the one that was scored",
     )
-
-
-def entered(subject: Subject) -> Iterator[Finding]:
-    """Whether the register shows all that the choice may spend."""
-    yield from registration.examined(subject.run, candidates.plan(subject.choice))
 
 
 def of_winner(check: Check) -> Check:

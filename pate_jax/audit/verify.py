@@ -5,11 +5,12 @@ shards        keys, partition, the rows that teachers got, votes, queries
 accounts      what the ledgers, noise and statements of all kinds of runs have in common
 spending      ledger, noise, budget, statement, and the noisy number of voters that chose the teachers
 secrets       the content that no file of release/ may have (runs/release/check.py looks for it)
-retraining    labels, teachers and student, computed again
+retraining    labels, teachers, tables, scores and students, computed again
 crowds        the same checks for a run whose voters are its records or users
 baselines     the same for a net trained on the records themselves
+methods       the same for a method in one file
+labels        the same for several labels: each label's run, the shares of one budget, and the one release
 tune          the same for a choice of settings, candidate by candidate
-recounts      the tables and scores of such a run counted again, and its students trained again
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from pate_jax.audit import (
     accounts,
     baselines,
     crowds,
+    labels,
+    methods,
     parties,
     public,
-    recounts,
     retraining,
     secrets,
     shards,
@@ -35,13 +37,16 @@ from pate_jax.audit import (
 from pate_jax.audit.subject import RETRAINED, Subject
 from pate_jax.data.trial_mark import SENTENCE
 from pate_jax.errors import PateError
-from pate_jax.runs.baselines import training
-from pate_jax.runs.crowds.inputs import is_crowd
-from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.parties import join
-from pate_jax.runs.record import HEADCOUNT, TUNE
+from pate_jax.runs import methods as own_methods
+from pate_jax.runs import registration
+from pate_jax.runs.baselines import tasks
+from pate_jax.runs.crowds.inputs import plan_of
+from pate_jax.runs.directory import Kind, RunDirectory, kind_of
+from pate_jax.runs.plans import Plan
+from pate_jax.runs.record import HEADCOUNT
 from pate_jax.runs.release import check
 from pate_jax.runs.release.findings import Examination, Finding, examine, failed, made, unchecked
+from pate_jax.runs.tune import candidates
 from pate_jax.system import storage
 
 Checks = dict[str, tuple[Callable[[Subject], Iterable[Finding]], ...]]
@@ -85,6 +90,9 @@ def of_run(run: RunDirectory, *, deep: bool = False, retrained: int = RETRAINED)
     """
     subject = Subject(run, retrained)
     checks, again = checks_of(subject)
+    if kind_of(run) == "labels":
+        every = partial(of_run, deep=deep, retrained=retrained)
+        checks = {"labels": (lambda subject: labels.each(subject.run, every),), **checks}
     if not deep:
         again = dict.fromkeys(again, (_shallow,))
     of_name = {**checks, **again}
@@ -96,14 +104,7 @@ def of_run(run: RunDirectory, *, deep: bool = False, retrained: int = RETRAINED)
 
 def checks_of(subject: Subject) -> tuple[Checks, Checks]:
     """The checks of a run of its kind, and the deep ones, which compute parts of it again."""
-    run = subject.run
-    if join.is_party(run):
-        return _PARTY, {}
-    if TUNE in subject.settings:
-        return _CHOICE, _CHOICE_AGAIN
-    if training.is_training(run):
-        return _TRAINING, _TRAINING_AGAIN
-    return (_CROWD, _CROWD_AGAIN) if is_crowd(run) else (_TEACHERS, _TEACHERS_AGAIN)
+    return _CHECKS[kind_of(subject.run)]
 
 
 def of_release(folder: Path) -> Examination:
@@ -126,10 +127,17 @@ def _spent(subject: Subject) -> Iterator[Finding]:
     return spending.within_limit(subject) if HEADCOUNT in subject.settings else spending.spent(subject)
 
 
+def _entered(subject: Subject) -> Iterable[Finding]:
+    """Whether the register that the run was recorded with shows all that it may spend, or has asked."""
+    return registration.examined(subject.run, _PLANS[kind_of(subject.run)](subject))
+
+
 def _released(subject: Subject) -> Iterator[Finding]:
     run = subject.run
     subject.needs("account", run.public_statement)
-    yield from check.look(run.release, secrets.secrets(subject))
+    several = kind_of(run) == "labels"
+    kept = labels.secrets(run, secrets.secrets) if several else secrets.secrets(subject)
+    yield from check.look(run.release, kept)
     yield from check.agrees(run.release)
     yield from _stated(run.release)
 
@@ -167,7 +175,7 @@ _TEACHERS: Checks = {
     "queries": (shards.queries,),
     "ledger": (_shown, spending.lines),
     "noise": (spending.noise,),
-    "budget": (_spent, spending.entered),
+    "budget": (_spent, _entered),
     "statement": (spending.stated,),
     "release": (_released,),
 }
@@ -184,17 +192,17 @@ _CROWD: Checks = {
     "apart": (shards.public_apart,),
     "ledger": (crowds.lines,),
     "noise": (crowds.noise,),
-    "register": (crowds.entered,),
+    "register": (_entered,),
     "statement": (crowds.stated,),
     "release": (_released,),
 }
-_CROWD_AGAIN: Checks = {"table": (recounts.recounted,), "student": (recounts.student_again,)}
+_CROWD_AGAIN: Checks = {"table": (retraining.recounted,), "student": (retraining.student_of_tables,)}
 _TRAINING: Checks = {
     "keys": (shards.keys,),
     "public": (public.recorded,),
     "apart": (shards.public_apart,),
     "ledger": (baselines.ledger,),
-    "register": (baselines.entered,),
+    "register": (_entered,),
     "space": (baselines.space,),
     "statement": (baselines.stated,),
     "release": (_released,),
@@ -210,14 +218,33 @@ _CHOICE: Checks = {
     "ledger": (tune.of_all(crowds.lines),),
     "noise": (tune.of_all(crowds.noise),),
     "chosen": (tune.chosen,),
-    "register": (tune.entered,),
+    "register": (_entered,),
     "statement": (tune.of_winner(crowds.stated),),
     "release": (tune.of_winner(_released),),
 }
 _CHOICE_AGAIN: Checks = {
-    "table": (tune.of_all(recounts.recounted),),
-    "student": (tune.of_all(recounts.between_again),),
+    "table": (tune.of_all(retraining.recounted),),
+    "student": (tune.of_all(retraining.between_again),),
 }
+_METHOD: Checks = {
+    "keys": (shards.keys,),
+    "public": (public.recorded,),
+    "apart": (shards.public_apart,),
+    "voters": (methods.moved,),
+    "ledger": (methods.lines,),
+    "noise": (methods.noise,),
+    "register": (_entered,),
+    "statement": (methods.stated,),
+    "release": (_released,),
+}
+_METHOD_AGAIN: Checks = {"student": (methods.student_again,)}
+_LABELS: Checks = {
+    "budget": (labels.shared,),
+    "ledger": (labels.ledgers,),
+    "statement": (labels.stated,),
+    "release": (labels.released, _released),
+}
+_LABELS_AGAIN: Checks = {"figures": (labels.measured_again,)}
 _PARTY: Checks = {
     "keys": (shards.keys,),
     "agreement": (parties.agreed,),
@@ -226,7 +253,24 @@ _PARTY: Checks = {
     "ledger": (parties.lines,),
     "noise": (parties.own,),
     "transcript": (parties.signed,),
-    "register": (parties.entered,),
+    "register": (_entered,),
     "statement": (parties.stated,),
     "release": (_released,),
+}
+_PLANS: dict[Kind, Callable[[Subject], Plan | None]] = {
+    "teachers": spending.asked,
+    "crowd": lambda subject: plan_of(subject.run),
+    "training": lambda subject: tasks.spending(tasks.opened(subject.run, subject.inputs.dataset)),
+    "choice": lambda subject: candidates.plan(subject.choice),
+    "party": lambda subject: subject.member.spends,
+    "method": lambda subject: own_methods.opened(subject.run).plan(),
+}
+_CHECKS: dict[Kind, tuple[Checks, Checks]] = {
+    "teachers": (_TEACHERS, _TEACHERS_AGAIN),
+    "crowd": (_CROWD, _CROWD_AGAIN),
+    "training": (_TRAINING, _TRAINING_AGAIN),
+    "choice": (_CHOICE, _CHOICE_AGAIN),
+    "party": (_PARTY, {}),
+    "method": (_METHOD, _METHOD_AGAIN),
+    "labels": (_LABELS, _LABELS_AGAIN),
 }

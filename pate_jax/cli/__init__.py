@@ -99,7 +99,7 @@ COMMANDS = {
     ),
     "local plan": Command(
         "local.plan",
-        "Choose how many questions each voter answers, and how loudly, and write the plan for all parties.",
+        "Choose how many questions each voter answers, and with how much noise, and write the plan for all.",
     ),
     "local vote": Command(
         "local.vote",

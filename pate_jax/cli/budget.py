@@ -9,11 +9,12 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
+from pate_jax.accounting.inputs import CUSTOMARY_DELTA
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.stable import StableAnswers
 from pate_jax.runs import budget, sums
 from pate_jax.runs import register as registers
-from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.directory import RunDirectory, kind_of
 
 
 def budget_command(
@@ -59,17 +60,22 @@ def _register(named: Path | None, begin: bool, limit: float | None, delta: float
         registers.begin(named)
     file = registers.find(named)
     if limit is not None:
-        registers.set_limit(file, limit, delta or budget.CUSTOMARY_DELTA)
+        registers.set_limit(file, limit, delta or CUSTOMARY_DELTA)
     return registers.summary(file, delta)
 
 
 def _summary(run: RunDirectory) -> dict[str, Any]:
-    from pate_jax.runs.baselines import report, training
-    from pate_jax.runs.crowds import inputs, stages
+    from pate_jax.runs import labels, methods
+    from pate_jax.runs.baselines import training
+    from pate_jax.runs.crowds import stages
 
-    if training.is_training(run):
-        return report.summary(run)
-    return stages.summary(run) if inputs.is_crowd(run) else budget.summary(run)
+    of_kind = {
+        "training": training.summary,
+        "crowd": stages.summary,
+        "method": methods.summary,
+        "labels": labels.summary,
+    }
+    return of_kind.get(kind_of(run), budget.summary)(run)
 
 
 def _registered(found: dict[str, Any]) -> list[str]:
@@ -101,24 +107,21 @@ def _group(group: Mapping[str, Any], limit: Mapping[str, Any] | None) -> list[st
 
 def _planned(plan: Mapping[str, Any]) -> tuple[str, str]:
     """Whom a run covers, and what it is."""
-    if "counted" in plan:
-        relation, what = _planned(plan["counted"]["answers"])
-        return relation, f"a noisy number of voters and {what}"
-    kind = next((one for one in ("party", "tune", "trained", "crowd") if one in plan), None)
-    own: Mapping[str, Any] = plan if kind is None else plan[kind]
-    if kind == "party":
+    *before, own = plan["events"]
+    kind = own["name"]
+    if kind == "party-vote":
         what = f"a vote of {own['vote']['parties']} parties, against the audience that learns most"
-    elif kind == "tune":
+    elif kind == "best-of":
         what = f"the best of several candidates of {own['tuned']['settings']} settings"
-    elif kind == "trained":
+    elif kind == "training":
         what = f"a net trained by DP-SGD in {own['training']['steps']:,} steps"
-    elif kind == "crowd":
+    elif kind == "tables":
         what = "the noisy tables of a crowd"  # who votes may have been chosen after this entry
     else:
         stable = own["mechanism"]["name"] == StableAnswers.name
-        most = "one list of stable" if stable else f"at most {own['queries']:,}"
+        most = "one list of stable" if stable else f"at most {own['asked']:,}"
         what = f"{most} answers of {own['teachers']:,} teachers"
-    return own["relation"], what
+    return plan["relation"], f"a noisy number of voters and {what}" if before else what
 
 
 def _counted(number: int, noun: str) -> str:
@@ -133,7 +136,7 @@ def _released(found: dict[str, Any]) -> list[str]:
     """The lines of a crowd's run."""
     lines = [f"Run {found['run_dir']}: every record or user votes by itself"]
     for one in found["releases"]:
-        kind, sigma = one["release"]["name"], one["release"]["sigma"]
+        kind, sigma = one["event"]["name"], one["event"]["sigma"]
         lines.append(f"  release {one['batch']}: {kind}, with noise of scale {sigma:,.4g}")
     spent = found["spent"]
     return [
@@ -174,7 +177,7 @@ def _lines(found: dict[str, Any]) -> list[str]:
     spent, left, fixed = found["spent"], found["left"], found["budget"]
     lines = [f"Run {found['run_dir']}: {found['mechanism']}"]
     for batch in found["batches"]:
-        rdp, order = batch["cost"]["rdp"], batch["cost"]["order"]
+        rdp, order = batch["cost"]["rdp"], batch["order"]
         lines.append(f"  batch {batch['batch']}: {batch['asked']} queries, {rdp:.6f} at order {order:.4g}")
     if fixed is None and left is not None:
         return [*lines, *_of_list(spent, left)]

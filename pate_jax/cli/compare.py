@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from tyro.conf import OmitArgPrefixes
 
 from pate_jax.runs.settings import CUSTOMARY_EPSILON, STROKES, DataChoice
+from pate_jax.system.tasks import HERE_ALONE, Where
 
 
 def compare(
@@ -21,6 +22,7 @@ def compare(
     judged_on: Literal["public", "synthetic"] | None = None,
     out: Path | None = None,
     json: bool = False,
+    where: Annotated[Where, OmitArgPrefixes] = HERE_ALONE,
 ) -> None:
     """Compare teachers, neighbours, sums, rivals and no privacy on the same records, for a trial.
 
@@ -38,16 +40,22 @@ def compare(
         judged_on: whose records these are, if nobody's privacy is at stake; unset: private, or synthetic.
         out: the folder of what was measured; unset: compare/ and the name of the data set.
         json: print one JSON object.
+        where: who does the work.
     """
-    from pate_jax.data import relation
+    from pate_jax.data import encoders, relation
+    from pate_jax.runs import measured
     from pate_jax.runs.inputs import open_data
     from pate_jax.sweep.compare import comparison, named
+    from pate_jax.system import tasks
 
+    encoders.frozen(data.encoder)
     dataset, contenders = open_data(data.drawn(STROKES)), named(methods)
     relation.check_users_count(dataset, "record")
-    begun = comparison.begun(dataset, contenders, epsilon, delta, judged_on)
+    metric = measured.metric(data, dataset)
+    begun = comparison.begun(dataset, contenders, epsilon, delta, judged_on, metric, data.by_group)
     folder = (out or Path("compare") / dataset.name).expanduser()
-    found = begun.measured(folder, draws, 60 * minutes)
+    with tasks.engine(where, private=begun.judged_on == "private") as engine:
+        found = begun.measured(folder, draws, 60 * minutes, engine, data.drawn(STROKES))
     if json:
         print(json_format.dumps(found.to_dict()))
     else:

@@ -17,6 +17,7 @@ _HELP = ("-h", "--help", ALL)
 _FLAG = re.compile(r"^  (--?\w[\w.-]*)", re.MULTILINE)
 _UNSET = re.compile(r"\s*\(default:\s+None\)")
 _OPTIONAL = re.compile(r"\{None\}\|(\S+)(?=  )")  # with text beside it, which keeps its column
+_EXAMPLE = re.compile(r"\n+ *>>> .*\n.*(?=\n)")  # of a docstring, with what it prints
 _BEFORE_TITLE = re.compile(r"\n\n(?= \S)")
 COMMON = {  # commands that have more flags than two screens hold, and the flags that people use first
     "run": "--out --epsilon --delta --voters --teachers --queries --config --private --public --test "
@@ -27,16 +28,16 @@ COMMON = {  # commands that have more flags than two screens hold, and the flags
     "--seed --net --epochs --json",
     "student": "--method --net --steps --public --test --json",
     "baseline dpsgd": "--out --epsilon --delta --register --activation --net --steps --batch --private "
-    "--public --test --label-column --id-column --seed --json",
+    "--public --test --label-column --id-column --user-column --seed --json",
     "party init": "--cards --voters --opened --epsilon --delta --unit --colluding --absent --threshold "
     "--queries --private --public --label-column --id-column --json",
     "party join": "--key --out --register --transcript --prepare --private --public --test --label-column "
     "--id-column --seed --json",
-    "compare": "--epsilon --delta --methods --draws --minutes --judged-on --out --private --public --test "
-    "--label-column --id-column --json",
+    "compare": "--epsilon --delta --methods --metric --positive --by-group --draws --minutes --judged-on "
+    "--out --private --public --test --label-column --id-column --user-column --json",
     "sweep": "--out --mechanisms --epsilons --noises --thresholds --test-noises --queries --selections "
-    "--teachers --nets --students --most-students --seeds --delta --judged-on --exact --private --public "
-    "--test --label-column --json",
+    "--teachers --nets --students --metric --most-students --seeds --delta --judged-on --exact "
+    "--private --public --test --label-column --json",
 }
 
 
@@ -109,7 +110,7 @@ def shown(page: str, common: Set[str] | None, command: str) -> str:
     2 more flags: `pate x --help-all`.
     <BLANKLINE>
     """
-    page = _OPTIONAL.sub(r"\1       ", _UNSET.sub("", page)).replace("{None}|", "")
+    page = _OPTIONAL.sub(r"\1       ", _UNSET.sub("", _EXAMPLE.sub("", page))).replace("{None}|", "")
     page = "\n".join(line for row in page.splitlines() for line in _wrapped(row.rstrip()))
     if common is None:
         return page + "\n"

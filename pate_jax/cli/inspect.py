@@ -26,11 +26,13 @@ def inspect_command(
     categories: Path | None = None,
     classes: int | str | None = None,
     image_size: int | None = None,
+    text_column: str | None = None,
+    encoder: str | None = None,
 ) -> None:
     """Show what a file or folder of your own holds, what would be refused, and the command to give next.
 
     Args:
-        file: a table (.csv, .parquet), an .npz or a folder of images.
+        file: a table (.csv, .parquet, .xlsx), an .npz or a folder of images.
         public: the public part: check both together, as a run would.
         test: the test part.
         label_column: column of a table that holds the label; unset: a guess.
@@ -39,22 +41,29 @@ def inspect_command(
         categories: JSON file with the values of columns of categories, as `pate run` takes it.
         classes: number or names of classes, if the public labels do not show them.
         image_size: height and width to which images are resized.
+        text_column: column of free text, or several with commas between them; unset: a guess.
+        encoder: what makes numbers of text, by name or its file or folder; unset: words.
     """
     from pate_jax.data import inspection, own_files
 
     names = {"labels": label_column, "ids": id_column, "users": user_column}
-    seen = inspection.look(file.expanduser(), names, own_files.declared(categories))
+    seen = inspection.look(file.expanduser(), names, own_files.declared(categories), text_column)
+    text_column = ",".join(seen.texts) or None
     names |= seen.names
     files = {"private": file, "public": public, "test": test}
     given = {part: path for part, path in files.items() if path is not None}
     named = classes or ",".join(seen.classes) or None
     options = {"--classes": named, "--categories": categories, "--image-size": image_size}
+    options |= {"--text-column": text_column, "--encoder": encoder}
     more = [str(word) for flag, value in options.items() if value is not None for word in (flag, value)]
-    refused = list(seen.refused)
+    refused, telling = list(seen.refused), list[str]()
     if public is not None:
-        refused += _refused(given, names, classes=classes, categories=categories, image_size=image_size)
+        how = {"classes": classes, "categories": categories, "image_size": image_size}
+        why, telling = _together(given, names, **how, text_column=text_column, encoder=encoder or "")
+        refused += why
     lines = {
         **seen.lines,
+        **({"look at": "; ".join(telling)} if telling else {}),
         "refused": "; ".join(refused) or "nothing" + (", of this part alone" * (public is None)),
     }
     print(f"{file}: {seen.what}. {_OWN}")
@@ -75,18 +84,19 @@ def _trial_line(file: Path, names: dict[str, str | None]) -> str:
     return f"{shlex.join(words)}\n{release}"
 
 
-def _refused(
+def _together(
     files: dict[str, Path], names: dict[str, str | None], **settings: int | str | Path | None
-) -> list[str]:
-    """Why a run would refuse these files, if it would."""
+) -> tuple[list[str], list[str]]:
+    """Why a run would refuse these files, if it would; and columns that tell the public labels."""
     from pate_jax import data
+    from pate_jax.runs import public_labels
 
     columns = dict(zip(("label_column", "id_column", "user_column"), names.values(), strict=True))
     try:
-        data.from_files(**files, **columns, **settings)  # type: ignore[arg-type]
+        found = data.from_files(**files, **columns, **settings)  # type: ignore[arg-type]
     except PateError as error:
-        return [str(error)]
-    return []
+        return [str(error)], []
+    return [], public_labels.telltale(found)
 
 
 def report_command(run: RunPath, json: bool = False) -> None:
@@ -96,20 +106,20 @@ def report_command(run: RunPath, json: bool = False) -> None:
         run: the run directory.
         json: print one JSON object in place of the summary.
     """
-    from pate_jax.runs import stages
-    from pate_jax.runs.baselines import report, training
-    from pate_jax.runs.crowds import inputs
+    from pate_jax.runs import labels, methods, stages
+    from pate_jax.runs.baselines import training
     from pate_jax.runs.crowds import stages as crowd_stages
-    from pate_jax.runs.directory import RunDirectory
+    from pate_jax.runs.directory import RunDirectory, kind_of
 
     directory = RunDirectory(run)
-    if training.is_training(directory):
+    if kind_of(directory) == "training":
         with directory.writing():
-            results = report.tell(directory)
+            results = training.tell(directory)
         print(json_format.dumps(results) if json else training.told(results))
         return
     with directory.writing():
-        results = (crowd_stages if inputs.is_crowd(directory) else stages).tell(directory)
+        of_kind = {"crowd": crowd_stages.tell, "method": methods.tell, "labels": labels.tell}
+        results = of_kind.get(kind_of(directory), stages.tell)(directory)
     finish(results, json)
 
 

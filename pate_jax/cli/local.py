@@ -25,7 +25,7 @@ def plan(
     assumed_accuracy: float = ASSUMED_ACCURACY,
     json: bool = False,
 ) -> None:
-    """Choose how many questions each voter answers, and how loudly, and write the plan for all parties.
+    """Choose how many questions each voter answers, and with how much noise, and write the plan for all.
 
     Args:
         out: the file to write; all parties get it.
@@ -39,13 +39,14 @@ def plan(
         json: print one JSON object.
     """
     from pate_jax.accounting import local as figures
+    from pate_jax.mechanisms.codec import to_dict
     from pate_jax.runs.local import terms
 
     asked = {"classes": classes, "questions": questions, "voters": voters}
     found = figures.plan(mechanism, **asked, budget=budget, delta=delta, accuracy=assumed_accuracy)
     made = terms.write(out, found, questions=questions, voters=voters, budget=budget, delta=delta)
     if json:
-        print(json_format.dumps({**terms.to_dict(made), "expected": found.right}))
+        print(json_format.dumps({**to_dict(made), "expected": found.right}))
         return
     print(
         f"{out}: each voter answers {made.answers_each} of {questions:,} questions, at epsilon "

@@ -32,13 +32,13 @@ def merge(
             be with two owners. Not read with --relation party.
         json: print one JSON object.
     """
-    from pate_jax.runs.parties import union
+    from pate_jax.runs.parties import merged_votes
 
-    made = union.join(votes, ids, relation, out)
+    made = merged_votes.join(votes, ids, relation, out)
     if json:
         print(json_format.dumps(made))
         return
     teachers = sum(owner["teachers"] for owner in made["owners"])
-    print(f"{out / union.VOTES}: {teachers:,} teachers of {len(made['owners'])} owners")
-    answered = ["pate", "aggregate", str(out / union.VOTES), "MECHANISM", "--relation", relation]
+    print(f"{out / merged_votes.VOTES}: {teachers:,} teachers of {len(made['owners'])} owners")
+    answered = ["pate", "aggregate", str(out / merged_votes.VOTES), "MECHANISM", "--relation", relation]
     print(f"next: {shlex.join([*answered, '--out', 'RUN'])}")

@@ -10,7 +10,7 @@ from tyro.conf import Positional, arg
 
 _SHOWN = (
     *("trial", "run_dir", "voters", "told", "teachers", "queries", "answered"),
-    *("label_accuracy", "student_accuracy", "statement", "register"),
+    *("label_accuracy", "student_accuracy", "labels", "macro", "statement", "register"),
 )
 RunPath = Annotated[Positional[Path], arg(metavar="RUN")]
 
@@ -29,6 +29,7 @@ def finish(results: dict[str, Any], json: bool) -> None:
         shown = {**results, "statement": statement.publishable()}
         print(json_format.dumps({name: shown[name] for name in _SHOWN if name in shown}))
     else:
-        from pate_jax.runs.report.summary import summary
+        from pate_jax.runs.report import labels_page, run_pages
 
+        summary = labels_page.summary if "labels" in results else run_pages.summary
         print(summary(results, statement))

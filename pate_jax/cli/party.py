@@ -10,6 +10,7 @@ from tyro.conf import OmitArgPrefixes, Positional, Suppress, arg
 
 from pate_jax.accounting.party_statement import PartyStatement
 from pate_jax.cli.output import RunPath, say
+from pate_jax.models.names import Metric  # noqa: F401 (of a field of DataChoice)
 from pate_jax.runs.parties.terms import Terms
 from pate_jax.runs.parties.write import Asked
 from pate_jax.runs.settings import DataChoice, StudentFlags
@@ -55,15 +56,15 @@ def ids(
         source: the run directory whose teachers voted, or a votes file made elsewhere.
         salt: the salt that all owners share (`pate party salt`).
         out: the file to write, for whoever runs `pate merge`.
-        private: for a votes file: the private records, a table (.csv, .parquet) or an .npz.
+        private: for a votes file: the private records, a table (.csv, .parquet, .xlsx) or an .npz.
         by: for a votes file: whether ids are of records or of users; a run knows.
         id_column: column of a table that holds the record's id.
         user_column: column of a table that holds the user's id.
     """
-    from pate_jax.runs.parties import union
+    from pate_jax.runs.parties import merged_votes
 
-    files = union.Private(private, by, id_column, user_column)
-    found = union.identify(source, files, salt=salt, out=out)
+    files = merged_votes.Private(private, by, id_column, user_column)
+    found = merged_votes.identify(source, files, salt=salt, out=out)
     print(f"{out}: digests of {len(found.digests):,} {found.by} ids")
 
 
@@ -80,7 +81,7 @@ def certificate(
 
     Args:
         name: the name of this party.
-        voters: how many voters it has: of teachers exactly so many, of records or users no more than so many.
+        voters: how many voters it has: the exact number of teachers, or an upper limit of records or users.
             The number is public.
         host: where the other parties reach it.
         port: the port that it listens on while a vote is held.
@@ -194,11 +195,11 @@ def student(run: RunPath, config: Annotated[StudentFlags, arg(name="")] = Auto()
 
 
 def _finish(made: PartyStatement, out: Path, json: bool) -> None:
-    from pate_jax.runs import registration, trials
+    from pate_jax.runs import publication, registration
     from pate_jax.runs.directory import RunDirectory
 
     run = RunDirectory(out)
-    trial, shown = trials.said(run), registration.shown(run)
+    trial, shown = publication.trial(run), registration.shown(run)
     if json:
         facts: dict[str, Any] = {**trial, **made.publishable(), **shown}
         say(facts, json)

@@ -9,8 +9,10 @@ from typing import Literal, NamedTuple
 
 from pate_jax import data
 from pate_jax.accounting import planning, stable, vote_models
+from pate_jax.accounting.inputs import CUSTOMARY_DELTA, delta_beside
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import to_dict
+from pate_jax.models.names import Metric
 from pate_jax.voting.votes import votes_of
 
 
@@ -18,7 +20,7 @@ def plan(
     records: int,
     epsilon: float,
     classes: int | str | None = None,
-    delta: float = 1e-5,
+    delta: float | None = None,
     answers: int | None = None,
     queries: int = 2000,
     teachers: tuple[int, ...] = (),
@@ -28,11 +30,15 @@ def plan(
     dataset: str | None = None,
     public: Path | None = None,
     public_labels: bool = False,
+    metric: Metric = "accuracy",
+    positive: str | None = None,
     label_column: str | None = None,
     id_column: str | None = None,
     categories: Path | None = None,
     scales: Path | None = None,
     image_size: int | None = None,
+    text_column: str | None = None,
+    encoder: str | None = None,
     json: bool = False,
 ) -> None:
     """Choose teachers, noise, threshold and queries for a wished epsilon, before any vote is cast.
@@ -44,7 +50,8 @@ def plan(
         records: how many private records there are; only the two first digits count.
         epsilon: what may be spent at most, by data-independent accounting.
         classes: number of classes, or their names; unset: those of the public labels, else 10.
-        delta: the delta of the guarantee.
+        delta: the delta of the guarantee; unset: 1e-5, or of more than 10,000 records the power of ten below
+            one over ten times their number, which is public here.
         answers: how many answers are wanted; unset: the most that a student can use.
         queries: how many public inputs may be asked about at most.
         teachers: numbers of teachers to choose from; unset: 5 to 5,000.
@@ -55,31 +62,23 @@ def plan(
         public: your public inputs, of any kind that `pate run` takes, to say how right each kind of voters is
             expected to be on them: judged by their own labels, if they have any, else by made-up ones.
         public_labels: refuse public inputs that have no labels to judge by.
+        metric: what voters are compared by on --public; balanced, auroc or auprc where an outcome is rare.
+        positive: of two classes, the outcome that auprc is of; unset: the rarer one.
         label_column: column of a public table that holds the label.
         id_column: column of a public table that holds the id, from which nothing is learned.
         categories: JSON file with the categories of categorical columns; unset: those of the public part.
         scales: JSON file with offset and scale of numeric columns; unset: by the public part.
         image_size: height and width to which the images of a public folder are resized.
+        text_column: column of a public table that holds free text, or several with commas between them.
+        encoder: what makes numbers of text, by name or its file or folder; unset: words.
         json: print one JSON object.
     """
     records = planning.counted(records)
+    delta = delta_beside(records, CUSTOMARY_DELTA) if delta is None else delta
     if public is not None:
-        _tell_of_all(
-            _Wish(
-                public.expanduser(),
-                records,
-                epsilon,
-                delta,
-                public_labels,
-                label_column,
-                id_column,
-                categories,
-                scales,
-                classes,
-                image_size,
-            ),
-            json,
-        )
+        named = (label_column, id_column, categories, scales, classes, image_size, text_column, encoder)
+        wish = _Wish(public.expanduser(), records, epsilon, delta, public_labels, metric, positive, *named)
+        _tell_of_all(wish, json)
         return
     if public_labels:
         raise PateError("--public-labels goes with --public, the file that holds them")
@@ -135,17 +134,22 @@ class _Wish(NamedTuple):
     epsilon: float
     delta: float
     labelled: bool
+    metric: Metric
+    positive: str | None
     label_column: str | None
     id_column: str | None
     categories: Path | None
     scales: Path | None
     classes: int | str | None
     image_size: int | None
+    text_column: str | None
+    encoder: str | None
 
     def opened(self) -> data.Dataset:
         """The public inputs, as a run opens them."""
         names = ("label_column", "id_column", "categories", "scales", "classes", "image_size")
-        found = data.public_parts(self.public, **{name: getattr(self, name) for name in names})
+        options = {name: getattr(self, name) for name in (*names, "text_column")}
+        found = data.public_parts(self.public, **options, encoder=data.encoders.frozen(self.encoder))
         if self.labelled and found.public.labels is None:
             raise PateError(f"{self.public} has no labels to judge by: leave out --public-labels")
         return found
@@ -153,12 +157,16 @@ class _Wish(NamedTuple):
     def command(self, voters: str) -> str:
         """The run that these voters make."""
         flags = {
+            "--metric": None if self.metric == "accuracy" else self.metric,
+            "--positive": self.positive,
             "--label-column": self.label_column,
             "--id-column": self.id_column,
             "--categories": self.categories,
             "--scales": self.scales,
             "--classes": self.classes,
             "--image-size": self.image_size,
+            "--text-column": self.text_column,
+            "--encoder": self.encoder,
         }
         given = "".join(f" {flag} {value}" for flag, value in flags.items() if value is not None)
         private = f"PRIVATE{self.public.suffix}"
@@ -167,13 +175,17 @@ class _Wish(NamedTuple):
 
 def _tell_of_all(wish: _Wish, json: bool) -> None:
     from pate_jax.accounting.inputs import check_delta
-    from pate_jax.runs import every_kind, public_labels
+    from pate_jax.crowd.metric import named
+    from pate_jax.runs import public_labels, voters_comparison
 
     check_delta(wish.delta)
     if not 0 < wish.epsilon < float("inf"):
         raise PateError(f"epsilon={wish.epsilon} must be a finite number above 0; 1 is an example")
     pool = wish.opened()
-    found = every_kind.rehearsed(pool, records=wish.records, epsilon=wish.epsilon, delta=wish.delta)
+    metric = named(wish.metric, wish.positive, pool.class_names)
+    found = voters_comparison.rehearsed(
+        pool, records=wish.records, epsilon=wish.epsilon, delta=wish.delta, metric=metric
+    )
     command = wish.command(found.flags(wish.epsilon))
     if json:
         kinds = {name: one._asdict() for name, one in found.expected.items()}
@@ -191,8 +203,9 @@ def _tell_of_all(wish: _Wish, json: bool) -> None:
         print(f"  {name:<25} {one.text()}")
     if found.refused:
         print(f"  {'teachers':<25} none: {found.refused}")
-    print(f"\nThe most frequent class alone: {next(iter(found.expected.values())).majority:.0%}.")
-    alone = public_labels.sentence(pool)
+    usual = next(iter(found.expected.values())).usual
+    print(f"\n{usual[0].upper()}{usual[1:]}.")
+    alone = public_labels.sentence(pool, metric)
     print(f"{alone}\n\n{command}" if alone else f"\n{command}")
 
 
@@ -227,8 +240,8 @@ def _tell(found: planning.Plan, command: str, delta: float, classes: int, rival:
         table.add_row(*cells, f"{one.right:.0%}", f"{one.worth:,.0f}", named)
     Console().print(table)
     print(
-        "worth: so many right answers would tell as much, as long as the wrong ones are spread over the\n"
-        "classes (a rule of thumb). For fewer and surer answers, say how many: --answers 200.\n\n"
+        "worth: how many right answers would teach a student as much, if the wrong ones are spread over\n"
+        "the classes (a rule of thumb). For fewer and surer answers, say how many: --answers 200.\n\n"
         f"Judged by votes like {', '.join(found.judged_by)}, and by a power law for how teachers learn:\n"
         "none of your records was read. Over these, the first line gives "
         f"{_span(answers, ',.0f')} answers,\n{_span(right, '.0%')} of them right; your data may lie outside. "

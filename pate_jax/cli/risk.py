@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json as json_format
 import sys
-from typing import Literal
+from typing import Annotated, Literal
+
+from tyro.conf import OmitArgPrefixes
 
 from pate_jax.cli.output import RunPath
+from pate_jax.system import tasks
+from pate_jax.system.tasks import HERE_ALONE, Where
 
 
 def risk(run: RunPath, people: str | None = None, json: bool = False) -> None:
@@ -17,7 +21,7 @@ def risk(run: RunPath, people: str | None = None, json: bool = False) -> None:
     person alone: they are no guarantee, they never replace the published epsilon, and they reveal something
     about people, so publish none of them. An attacker who knows everything but whether the person took part
     guesses right with `best guess` (0.5 is a coin), and recognises `caught` of the people at 1 false alarm in
-    1,000. docs/attacks.md tells more. A command that was stopped goes on when it is repeated.
+    1,000. docs/guide/risk.md tells more. A command that was stopped goes on when it is repeated.
 
     Args:
         run: the run directory.
@@ -43,25 +47,29 @@ def attack(
     draws: int | None = None,
     shadows: int = 128,
     canaries: int = 20_000,
+    all: bool = False,
     json: bool = False,
+    where: Annotated[Where, OmitArgPrefixes] = HERE_ALONE,
 ) -> None:
     """Attack a finished run: is its noise as charged, who took part, and do bad records change answers?
 
-    `mechanism` lets the run's sampler answer one question millions of times, with and without one moved
-    vote, and fails (exit code 1) if the draws tell more than the law that is charged for. `canaries` (class
-    sums and linear teachers) plants records of an attacker's choosing in a copy of the pipeline, by coins,
-    shows what epsilon is at least, and fails if that is more than is claimed; it needs
-    pip install 'pate-jax[baselines]'. Neither reads anything private.
-    `recovery` rebuilds votes from answers to one question in other words, and fails if an answer that is
-    asked for again is drawn anew and nobody pays: SENSITIVE, since it compares with the votes.
-    `poisoning` says how many bad records the answers withstand, and tries it: labels are flipped and a
-    backdoor is put into some records, and what holds them is trained or counted again. SENSITIVE, since it is
-    computed from the records. `membership` (crowds, linear teachers) repeats the run on random halves of its
-    people and guesses who took part: SENSITIVE too. `reconstruction` trains the student again from public
-    inputs, released answers and its key alone, with nothing private within reach, and guesses a hidden part
-    of records: SENSITIVE too. `twin` guesses who took part in a twin of the run: public inputs with released
-    labels take the place of its records, so the model card and the pages say what was found. All results are
-    written into private/attacks.json, and into the owner's page.
+    The exit code is 1 where an attack shows that a promise is broken. Results are kept in
+    private/attacks.json and on the owner's page. docs/guide/risk.md tells more.
+
+    mechanism: is the noise that is drawn the noise that is charged for? Reads nothing private.
+
+    canaries: what is epsilon at least, by planted records in a copy of the pipeline? Class sums and linear
+    teachers; reads nothing private; needs pip install 'pate-jax[baselines]'.
+
+    recovery: can votes be rebuilt by asking one question in other words? SENSITIVE.
+
+    poisoning: how many bad records do the answers withstand, and what do flips and backdoors do? SENSITIVE.
+
+    membership: who took part, by runs on random halves of the people? Crowds, linear teachers. SENSITIVE.
+
+    reconstruction: does the student follow from what was released alone? SENSITIVE.
+
+    twin: who took part in a twin of public inputs? The model card and the pages say what was found.
 
     Args:
         run: the run directory.
@@ -69,7 +77,9 @@ def attack(
         draws: of each side; unset: enough for a bound of about 0.9 of the truth, 40 million at most.
         shadows: how often the run is repeated to guess who took part.
         canaries: records of an attacker's choosing, in all, that show what epsilon is at least.
+        all: show every line in place of a summary of 25 lines; `--only` shows them all.
         json: print one JSON object.
+        where: who does the work.
     """
     from pate_jax.audit.attacks import every
     from pate_jax.audit.attacks.attack import Flags
@@ -77,7 +87,9 @@ def attack(
 
     directory = RunDirectory(run)
     directory.existing(directory.settings, "run")  # before a lock makes a folder
-    with directory.writing():
-        found = every.attacked(directory, only, Flags(draws=draws, shadows=shadows, canaries=canaries))
-    print(json_format.dumps(found.to_dict()) if json else found.text())
+    with directory.writing(), tasks.engine(where) as engine:
+        flags = Flags(draws=draws, shadows=shadows, canaries=canaries, engine=engine)
+        found = every.attacked(directory, only, flags)
+    whole = found.text() if all or only is not None else found.brief()
+    print(json_format.dumps(found.to_dict()) if json else whole)
     sys.exit(0 if found.holds else 1)

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from pate_jax.accounting import Relation
-from pate_jax.accounting.inputs import check_delta
+from pate_jax.accounting.inputs import CUSTOMARY_DELTA, check_delta
 from pate_jax.cli.output import RunPath, finish, say
 from pate_jax.ensemble.settings import TeacherConfig
 from pate_jax.errors import PateError
-from pate_jax.mechanisms.stable import AnyMechanism
-from pate_jax.runs.budget import CUSTOMARY_DELTA
+from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
+from pate_jax.runs import budget, ledger
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.record import refuse_crowd
 from pate_jax.runs.settings import (
     DataChoice,
-    MechanismOrRun,
     PartitionChoice,
     RunConfig,
     check_budget,
     check_distance,
     check_queries,
 )
-from pate_jax.runs.stable_choice import StableChoice
-from pate_jax.runs.thresholds import check_threshold, threshold_warning
+from pate_jax.runs.thresholds import MechanismOrRun, StableChoice, check_threshold, threshold_warning
 from pate_jax.student.settings import Selection
 from pate_jax.system import progress
 from pate_jax.system import topology as machines
@@ -50,8 +49,8 @@ def run(
 
     Args:
         config: the run.
-        file: take flags from a file, as a run writes it into private/config.toml; others stand over them.
-        topology: the machines, by name or .toml file: cpu-8, gpu-8, v5e-8, ... (docs/accelerators.md).
+        file: take flags from a file, as a run writes it into private/config.toml; those given here win.
+        topology: the machines, by name or .toml file: cpu-8, v5e-8, ... (docs/start/gpus_and_clusters.md).
         processes: how many processes run this command together; unset: as many as the topology has hosts.
         process: which of them this is, from 0; unset: Slurm or the TPU pod tells.
         coordinator: HOST:PORT of the first one, which alone writes the run; goes with --process.
@@ -88,12 +87,14 @@ def train(
         out: the run directory.
         json: print one JSON object.
     """
-    from pate_jax.runs import stages, trials
+    from pate_jax.data import encoders
+    from pate_jax.runs import publication, stages
 
+    encoders.frozen(data.encoder)
     run = RunDirectory(out)
     with run.writing():
         report = stages.train(stages.begin(run, data, partition, teacher))
-        say({**report, **trials.said(run)}, json)
+        say({**report, **publication.trial(run)}, json)
 
 
 def vote(
@@ -122,14 +123,14 @@ def vote(
     check_distance(min_distance)
     if public is not None and not more:
         raise PateError(f"--public {public} goes with --more: the first inputs are those of the run's data")
-    from pate_jax.runs import inputs, stages, trials
+    from pate_jax.runs import inputs, publication, stages
 
     directory = RunDirectory(run)
     with directory.writing():
         votes = stages.vote(inputs.open(directory), queries, more, public, selection, min_distance)
         file = directory.votes_of(directory.batches)
     said = {"votes": str(file), "queries": len(votes.votes), "teachers": int(votes.votes[0].sum())}
-    say({**said, **trials.said(directory)}, json)
+    say({**said, **publication.trial(directory)}, json)
 
 
 def aggregate(
@@ -163,7 +164,7 @@ def aggregate(
         seed: make the noise reproducible and therefore NOT private.
         json: print one JSON object.
     """
-    from pate_jax.runs import batches, registration, reservation, trials
+    from pate_jax.runs import batches, pipeline, publication, registration
     from pate_jax.runs.parties import owners
 
     run = _run_of(source, out)
@@ -185,12 +186,33 @@ def aggregate(
                 batches.declare(run, relation)
             if run.votes.exists():
                 progress.warn(threshold_warning(chosen, batches.size_of(run)[0]))
-        reservation.before_answers(run, register, chosen, budget_epsilon, delta)
+        pipeline.before_answers(run, register, chosen, budget_epsilon, delta)
         answers = batches.answer(run, chosen, budget_epsilon, delta)
-        file = run.answers_of(run.batches)
-    answered = int(answers.answered.sum())
-    said = {"answers": str(file), "queries": len(answers.labels), "answered": answered}
-    say({**said, **registration.shown(run), **trials.said(run)}, json)
+        found = _answered(run, len(answers.labels), int(answers.answered.sum()), delta)
+    say({**found, **registration.shown(run), **publication.trial(run)}, json)
+
+
+def _answered(run: RunDirectory, asked: int, answered: int, delta: float | None) -> dict[str, Any]:
+    """How many queries of the last batch were answered, and the figure to publish of all batches."""
+    at = budget.agreed_delta(run, delta)
+    return {
+        "answers": str(run.answers_of(run.batches)),
+        "queries": asked,
+        "answered": answered,
+        "epsilon": _headline(run, at),
+        "delta": at,
+    }
+
+
+def _headline(run: RunDirectory, delta: float) -> float | None:
+    """The figure to publish: what was fixed in advance, or the worst case of all queries asked."""
+    from pate_jax.accounting.answers_statement import headline
+
+    settings, lines = run.record.read(), ledger.read(run.ledger)
+    fixed = settings.budget or settings.limit
+    if fixed is not None and not isinstance(settings.mechanism, StableAnswers):
+        return fixed.epsilon
+    return headline(replace(lines[-1].event, asked=sum(line.event.asked for line in lines)), delta).epsilon
 
 
 def _recorded_mechanism(run: RunDirectory) -> AnyMechanism:
@@ -198,7 +220,8 @@ def _recorded_mechanism(run: RunDirectory) -> AnyMechanism:
     refuse_crowd(settings, run.root)
     if "mechanism" not in settings:
         raise PateError(
-            f"{run.root} has no mechanism yet: name one, as in `pate aggregate ... gnmax --sigma 40`"
+            f"{run.root} has no mechanism yet: name one, as in `pate aggregate ... discrete-gaussian --sigma "
+            "40`"
         )
     return settings.mechanism
 

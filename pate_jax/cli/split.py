@@ -32,7 +32,7 @@ def split(
     Each part is marked as that of a trial, which every run on it repeats.
 
     Args:
-        file: a table (.csv, .parquet) or an .npz.
+        file: a table (.csv, .parquet, .xlsx) or an .npz.
         out: the folder for the parts.
         label_column: column of a table that holds the label; unset: a guess.
         id_column: column of a table that holds the record's id; unset: a guess.
@@ -53,6 +53,9 @@ def split(
             print(f"the column {name!r} is taken for that of {role}: name another with {FLAGS[role]}")
     progress.warn(_NO_PRIVACY)
     more = _more(made.classes, made.equal)
+    if made.texts:
+        more += ["--text-column", ",".join(made.texts)]
+        print(f"the column {made.texts[0]!r} is taken for free text (`pip install pate-jax[text]`)")
     print(f"next: {run_line(made.files, made.names, more, made.people)}")
 
 
@@ -64,7 +67,7 @@ def run_line(
     >>> run_line({"private": Path("my own.csv"), "public": Path("pool.csv")}, {"labels": "sick"}, [])
     "pate run --private 'my own.csv' --public pool.csv --label-column sick --epsilon 1"
     """
-    from pate_jax.runs.budget import CUSTOMARY_DELTA, delta_for
+    from pate_jax.accounting.inputs import CUSTOMARY_DELTA, delta_for
 
     words = ["pate", "run", *(word for part, path in files.items() for word in (f"--{part}", str(path)))]
     words += [word for role, name in names.items() if name for word in (FLAGS[role], name)]

@@ -32,13 +32,12 @@ def student(
         json: print one JSON object.
     """
     from pate_jax.runs import stages
-    from pate_jax.runs.crowds import inputs
     from pate_jax.runs.crowds import stages as crowd_stages
-    from pate_jax.runs.directory import RunDirectory
+    from pate_jax.runs.directory import RunDirectory, kind_of
 
     directory = RunDirectory(run)
     with directory.writing():
-        if not inputs.is_crowd(directory):
+        if kind_of(directory) != "crowd":
             results = stages.teach(directory, config, public, test, show_public=show_public)
         elif public is None and test is None and not show_public:
             results = crowd_stages.teach(directory, config)
@@ -48,25 +47,55 @@ def student(
 
 
 def predict(
-    run: RunPath, inputs: Positional[Path], out: Path | None = None, id_column: str | None = None
+    run: RunPath,
+    inputs: Positional[Path],
+    out: Path | None = None,
+    id_column: str | None = None,
+    encoder: str | None = None,
+    export: Path | None = None,
 ) -> None:
     """Ask a published student about inputs; nothing but release/student/ is read.
 
     Args:
         run: the run directory, its release/ or its release/student/.
-        inputs: .npz with an array `inputs`, .csv or .parquet for a student of tables, or a folder of images.
+        inputs: .npz with an array `inputs`, a table (.csv, .parquet, .xlsx), or a folder of images.
         out: predictions.csv or predictions.npz; unset: the first ten on the terminal.
         id_column: column of a table that names its rows; unset: one that is called as ids are.
+        encoder: file or folder of the encoder of texts or photos, where no package holds it.
+        export: write the student as one ONNX file too, and check its answers on up to 1,000 of these inputs.
     """
-    from pate_jax.student import Student, serving
+    from pate_jax.student import Student, graph, predictions, serving, several
 
     if out is not None:
-        serving.check_out(out)
-    served = Student.load(run)
+        predictions.check_out(out)
+    if several.find(run) is not None:
+        if export is not None:
+            raise PateError(f"--export {export} writes one student: name the folder of one label's student")
+        _predict_labels(run, inputs, out, id_column, encoder)
+        return
+    served = Student.load(run, encoder=encoder)
     asked, ids = serving.read_inputs(served, inputs, id_column)
     probabilities = served(asked)
+    if export is not None:
+        print(graph.export(served, run, export, inputs, asked, probabilities))
     if out is not None:
-        serving.write_predictions(out, served, probabilities, ids)
+        predictions.write(out, served, probabilities, ids)
         print(f"{len(asked)} predictions in {out}")
     else:
-        serving.show_predictions(served, probabilities, ids)
+        predictions.show(served, probabilities, ids)
+
+
+def _predict_labels(
+    run: Path, inputs: Path, out: Path | None, id_column: str | None, encoder: str | None
+) -> None:
+    """Ask the students of several labels."""
+    from pate_jax.student import serving, several
+
+    students = several.Students.load(run, encoder)
+    asked, ids = serving.read_inputs(students.first, inputs, id_column)
+    found = students(asked)
+    if out is None:
+        several.show(students, found, ids)
+        return
+    several.write(out, students, found, ids)
+    print(f"{len(asked)} predictions of {len(found)} labels in {out}")

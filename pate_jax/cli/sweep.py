@@ -31,5 +31,5 @@ def sweep(config: Annotated[SweepConfig, arg(name="")], json: bool = False) -> N
 
     told, _ = page.judged(found["rows"])
     Console().print(page.terminal(found["rows"], found["front"]))
-    print(f"{told}\n\nRows: {found['folder']}/results*.jsonl   Page: {found['page']}")
+    print(f"{told}\n\nRows: {found['folder']}/results.jsonl   Page: {found['page']}")
     print(f"Picture: {found['picture']}")

@@ -19,16 +19,17 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.special import softmax
 
-from pate_jax.crowd import evidence
-from pate_jax.crowd.directions import LINEAR, label_noise, label_variance
+from pate_jax.crowd import assignment, evidence
+from pate_jax.crowd.directions import LINEAR, held_out, label_noise, label_variance
 from pate_jax.crowd.discriminant import Discriminant, Spread, discriminant
-from pate_jax.crowd.spectrum import held_out
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums
 from pate_jax.system.eigen import eigensystem
 from pate_jax.system.remembering import remembered
 
+_HALF = 0.5  # of the pool's inputs: more directions than that are counted as so many
 _FAINT = 1e-9  # of the largest eigenvalue: the least that is divided by
 _AMPLITUDES = np.exp(np.linspace(-24, 2, 105))  # values of A that are tried
 _FALLS = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0)  # values of k that are tried
@@ -41,22 +42,28 @@ class Linear(NamedTuple):
     length: int
     noise: Float[np.ndarray, "entries directions"]  # that the known noise has in a class's weights
     evidence: float  # that there is more in the sums than the shares of the classes (`crowd.evidence`)
-    spread: Spread | None = None  # of the fitted shares, where there are three or more classes
+    spread: Spread | None = None  # of the fitted shares
+    head: Float[np.ndarray, "entries classes"] | None = None  # logits by clusters (`crowd.assignment`)
 
     def probabilities(self, vectors: Int[np.ndarray, "n entries"]) -> Float[np.ndarray, "n classes"]:
-        """Of each class, for each vector: fitted shares, none below 0, that add up to 1."""
+        """Of each class, for each vector: fitted shares, none below 0, that add up to 1; or by the head."""
+        if self.head is not None:
+            return softmax(vectors / self.length @ self.head, axis=1).astype(np.float32)
         shares = np.maximum(self.linear(vectors), 0)
         return (shares / shares.sum(1, keepdims=True)).astype(np.float32)
 
     def judged(self, vectors: Int[np.ndarray, "n entries"]) -> Float[np.ndarray, "n classes"]:
         """What a student that is this classifier says: by the discriminant, where there is one."""
-        made = self.discriminant
+        made = None if self.head is not None else self.discriminant
         return self.probabilities(vectors) if made is None else made.probabilities(self.linear(vectors))
 
     @property
     def discriminant(self) -> Discriminant | None:
         """That of the fitted shares, where there are three or more classes."""
-        return None if self.spread is None else discriminant(*self.spread)
+        spread = self.spread
+        return (
+            None if spread is None or len(spread.usual) < 3 else discriminant(spread.covariance, spread.usual)
+        )
 
     def linear(self, vectors: Int[np.ndarray, "n entries"]) -> Float[np.ndarray, "n classes"]:
         """The fitted shares, some of which may be below 0."""
@@ -97,17 +104,32 @@ def fit(
             f"sums {list(noisy.shape)} and public vectors {list(public.shape)} do not fit a release "
             f"{list(release.shape)} of {voters} voters"
         )
-    return of_pool(noisy, release, measured(public, release.length), voters)
+    pool = measured(public, release.length)
+    made = of_pool(noisy, release, pool, voters)
+    if release.classes < assignment.LEAST or not pool.constant:
+        return made
+    sums, inner = noisy[:, :-1] / release.length, public[:, :-1] / release.length
+    noise, rival = release.sigma / release.length, _likely(noisy, release, pool, voters)
+    return made._replace(head=assignment.head(sums, noise, inner, voters, rival, pool.constant))
+
+
+def _likely(noisy: np.ndarray, release: ClassSums, pool: Pool, voters: int) -> float:
+    """The log-likelihood of sums whose means are normal along each direction, of the likeliest A and k."""
+    each = voters / release.classes
+    along = (noisy[:, :-1] / release.length - each * pool.middle) @ pool.axes
+    around = (release.sigma / release.length) ** 2 + each * pool.values
+    spread = _power((along**2).mean(0), around, pool, voters) + around
+    return float(-0.5 * (along**2 / spread + np.log(spread)).sum())
 
 
 def of_pool(noisy: Int[np.ndarray, "rows entries"], release: ClassSums, pool: Pool, voters: int) -> Linear:
     """The same from what is known of the pool, for many tables on one pool."""
     scale = label_noise(release.classes, release.sigma / release.length)
     sums = contrasts(noisy / release.length)
-    return _shrunk(sums, scale, pool, voters, release)
+    return _shrunk(sums, scale, pool, voters, release.length)
 
 
-def _shrunk(sums: np.ndarray, scale: float, pool: Pool, voters: int, release: ClassSums) -> Linear:
+def _shrunk(sums: np.ndarray, scale: float, pool: Pool, voters: int, length: int) -> Linear:
     """The classifier of sums [classes, entries], each direction and the constant by what it is believed."""
     inner = len(pool.middle)
     shares, trust = np.zeros(len(sums)), 0.0
@@ -118,7 +140,7 @@ def _shrunk(sums: np.ndarray, scale: float, pool: Pool, voters: int, release: Cl
     along = pool.axes.T @ (sums[:, :inner] - voters * np.outer(shares, pool.middle)).T
     usual = np.maximum(shares + 1 / len(shares), 0)
     usual /= usual.sum()
-    around = scale**2 + voters * pool.values * label_variance(release.classes) * (1 - LINEAR)
+    around = scale**2 + voters * pool.values * _drawn(usual, pool, voters)
     seen = (along**2).mean(1)
     power = _power(seen, around, pool, voters)
     each = power / (power + around) / pool.values / voters
@@ -129,20 +151,28 @@ def _shrunk(sums: np.ndarray, scale: float, pool: Pool, voters: int, release: Cl
         weights = np.concatenate([weights, (shares - pool.middle @ weights)[None] / pool.constant])
     shown = _shown(seen, usual, scale, pool, voters)
     spread = _spread(shares + 1 / len(shares), each[:, None] * along, scale, pool, voters)
-    return Linear(weights, release.length, noise, shown, spread)
+    spread = spread._replace(wider=_wider(float((power / (power + around)).sum()), pool))
+    return Linear(weights, length, noise, shown, spread)
 
 
-def _spread(usual: np.ndarray, fitted: np.ndarray, scale: float, pool: Pool, voters: int) -> Spread | None:
-    """Of three or more classes, whose fitted weights along the pool's axes these are.
+def _spread(usual: np.ndarray, fitted: np.ndarray, scale: float, pool: Pool, voters: int) -> Spread:
+    """Of classes whose fitted weights along the pool's axes these are.
 
     No class is taken for rarer than one voter, or than what noise alone makes of its share.
     """
     classes = len(usual)
-    if classes < 3:
-        return None
     least = max(1 / voters, scale / (voters * pool.constant) if pool.constant else 0.0)
     usual = np.maximum(usual, min(least, 1 / classes))
     return Spread(fitted.T @ (pool.values[:, None] * fitted), usual / usual.sum())
+
+
+def _wider(directions: float, pool: Pool) -> float:
+    """How much more fitted shares vary over new inputs than over the pool, of which they know the moments.
+
+    Least squares in d directions with the moments of N inputs vary `1 - d/N` as much over these as over
+    others; a direction counts by how much of it is believed.
+    """
+    return 1 / max(1 - directions / pool.number, _HALF)
 
 
 def measured(public: Int[np.ndarray, "pool entries"], length: int) -> Pool:
@@ -194,6 +224,15 @@ def _apart(usual: np.ndarray, pool: Pool, voters: int) -> float:
     has voters, and what is left of it beside what all classes share goes with how unequal they are.
     """
     return float(((usual - 1 / len(usual)) ** 2).sum()) * (1 + voters / pool.number)
+
+
+def _drawn(usual: np.ndarray, pool: Pool, voters: int) -> float:
+    """Over `voters * values`: the variance that records being drawn give a class's sum, in the mean of these.
+
+    Of labels that is what a linear function does not tell of them.
+    """
+    labels = float((usual * (1 - usual)).mean()) * (1 - LINEAR)
+    return labels + _apart(usual, pool, voters) / len(usual)
 
 
 def _shown(seen: np.ndarray, usual: np.ndarray, scale: float, pool: Pool, voters: int) -> float:

@@ -25,7 +25,7 @@ from scipy.special import softmax
 
 from pate_jax.system.eigen import eigensystem
 
-_MOST = 0.7  # of the square of a canonical correlation; how it was chosen: docs/voters.md
+_MOST = 0.7  # of the square of a canonical correlation; how it was chosen: benchmarks/NOTES.md
 
 
 class Spread(NamedTuple):
@@ -33,6 +33,7 @@ class Spread(NamedTuple):
 
     covariance: Float[np.ndarray, "classes classes"]
     usual: Float[np.ndarray, " classes"]  # share of each class, above 0
+    wider: float = 1.0  # how much more they vary over new inputs than over the pool
 
 
 class Discriminant(NamedTuple):

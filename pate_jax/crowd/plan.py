@@ -16,10 +16,9 @@ from jaxtyping import Int
 
 from pate_jax.crowd import evidence, vectors
 from pate_jax.crowd import queries as queries_of
-from pate_jax.crowd.directions import CONSTANT, LINEAR, best, expected_part, split
+from pate_jax.crowd.directions import CONSTANT, LINEAR, best, expected_part, held_out, split
 from pate_jax.crowd.queries import Queries
 from pate_jax.crowd.slope import Weights
-from pate_jax.crowd.spectrum import held_out
 from pate_jax.crowd.steps import Steps
 from pate_jax.crowd.vectors import Scaling
 from pate_jax.data.dataset import Dataset
@@ -34,6 +33,7 @@ _UP = 1 + 1e-6  # the noise is rounded up by this: with mu of `counts.mu_for` no
 _POWER, _FULL = 0.5, 0.95  # of whitening; and the share of the pool whose vectors have full length
 _LIKENED, _COMPARED = 0.25, 30  # power of whitening and directions in which neighbours are compared
 _ASKED = 0.2  # of the pool, at most
+_DROWNED = 4  # voters of a class over the scale of the noise: with fewer, noise looks like a class
 _NOISES = 8  # votes of a query, if all go to one class, over the scale of the noise, where a voter casts two
 _ALIKE = 0.75  # likeness of a voter and its last query at least, over that of its first
 _VOTES = 8  # of a voter at most
@@ -112,6 +112,28 @@ def weight_of_users(
     np.add.at(sums, of, seen)
     size = np.sqrt(np.maximum((sums**2).sum(1), apart)) / made.scaling.length
     return float((records / np.maximum(size, 1)).mean())
+
+
+def many_classes(release: CrowdTable, voters: int) -> str | None:
+    """One sentence, if a class of the usual size says hardly more than the noise does; else None.
+
+    A voter adds at most one vote at a query, or one vector of the release's length. So a class cannot say
+    more in one place than it has voters, which is `voters / classes` of the usual one.
+
+    >>> many_classes(NeighbourCounts(queries=20, classes=40, votes=2, sigma=2.0), voters=80)[:46]
+    '40 classes have about 2 voters each, and the n'
+    >>> many_classes(NeighbourCounts(queries=20, classes=10, votes=2, sigma=2.0), voters=80) is None
+    True
+    """
+    noise = release.sigma if isinstance(release, NeighbourCounts) else release.sigma / release.length
+    each = voters / release.classes
+    if each >= _DROWNED * noise:
+        return None
+    return (
+        f"{release.classes} classes have about {each:.0f} voters each, and the noise is as large as "
+        f"{noise:.0f} of them: labels may be no better than the most frequent class; join classes, allow a "
+        "larger epsilon, or have more voters"
+    )
 
 
 def doubts(

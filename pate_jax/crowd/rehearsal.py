@@ -3,8 +3,9 @@
 What labels depend on is not known beforehand, so several made-up ones stand for them: clusters of the pool,
 one for each class, or three or ten of them joined to one class at random, and random linear functions of the
 coordinates, with noise and without. As many voters as there are records are drawn from one part of the pool,
-with replacement; noise is drawn as a release has it, several times; and what follows is judged on the rest.
-Where the public inputs have labels of their own, these take the place of the made-up ones.
+with replacement; noise is drawn as a release has it, several times; and what follows is judged on the rest,
+by accuracy or another metric. Where the public inputs have labels of their own, these take the place of the
+made-up ones.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from jaxtyping import Float, Int
 from scipy.linalg import cho_factor, cho_solve
 
 from pate_jax.crowd import classifier, shares, slope, steps
+from pate_jax.crowd.metric import Metric
 from pate_jax.crowd.plan import Plan
 from pate_jax.crowd.queries import Queries
 from pate_jax.crowd.roles import Labels, Roles, Rows, assigned
@@ -26,6 +28,7 @@ from pate_jax.crowd.steps import Steps
 from pate_jax.crowd.vectors import vectors
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
 from pate_jax.models import clusters
+from pate_jax.models.names import Metric as Name
 from pate_jax.models.spaces.space import Space
 
 Shares = Float[np.ndarray, "row classes"]
@@ -48,7 +51,8 @@ FEW_DRAWS = 3  # where it does not, or where something is trained after each
 
 
 class Expected(NamedTuple):
-    """The share of judged inputs that is labelled right, with several labels or with the pool's own.
+    """The share of judged inputs that is labelled right (or another metric), with several labels or with the
+    pool's own.
 
     Of several labels, `low` and `high` are what the least and the most kind of them bring, in the mean over
     the draws of the noise, which is no forecast; of one, where the share lies that one draw brings of all
@@ -58,13 +62,14 @@ class Expected(NamedTuple):
     accuracy: float  # the mean
     low: float
     high: float
-    majority: float  # share of the most frequent class
-    judged: int = 0  # how many inputs
+    majority: float  # share of the most frequent class, or what any constant answer reaches
+    judged: int = 0  # how many inputs, or how many tell as much as these of another metric
     labels: int = 1
     noise: float = 0.0  # how far the share goes up and down with the noise: its standard deviation
     draws: int = 1  # of the noise
     hard: int = 0  # which of several labels bring least
     easy: int = 0  # and which most
+    metric: Name = "accuracy"
 
     def text(self) -> str:
         """In words.
@@ -73,16 +78,28 @@ class Expected(NamedTuple):
         '40% right (classes of ten clusters) to 100% (of one cluster)'
         >>> Expected(0.871, 0.85, 0.89, 0.5, 900).text()
         '87% right (85% to 89%)'
+        >>> Expected(0.871, 0.85, 0.89, 0.5, 900, metric="auroc").text()
+        'AUROC 0.871 (0.850 to 0.890)'
         """
+        by = Metric(self.metric)
+        mean, low, high = (by.text(one) for one in (self.accuracy, self.low, self.high))
+        before, after = ("", " right") if self.metric == "accuracy" else (f"{by.head} ", "")
         if self.labels > 1:
-            return (
-                f"{self.low:.0%} right (classes {_MADE[self.hard]}) to {self.high:.0%} ({_MADE[self.easy]})"
-            )
-        return f"{self.accuracy:.0%} right ({self.low:.0%} to {self.high:.0%})"
+            return f"{before}{low}{after} (classes {_MADE[self.hard]}) to {high} ({_MADE[self.easy]})"
+        return f"{before}{mean}{after} ({low} to {high})"
+
+    @property
+    def usual(self) -> str:
+        """What the most frequent class alone reaches, in words.
+
+        >>> Expected(0.9, 0.8, 1.0, 0.5).usual, Expected(0.9, 0.8, 1.0, 0.5, metric="auroc").usual
+        ('the most frequent class alone 50%', 'the most frequent class alone 0.500')
+        """
+        return f"the most frequent class alone {Metric(self.metric).text(self.majority)}"
 
     @property
     def least(self) -> float:
-        """The share with the least kind labels, by which voters are compared.
+        """The share with the labels that suit least, by which voters are compared.
 
         Two right and two wrong ones are added, since a share of 0 or 1 of few inputs says little.
         """
@@ -122,7 +139,12 @@ def labellings(space: Space, public: Places, classes: int) -> list[Labels]:
 
 
 def rehearse(
-    made: Plan, public: Places, labels: Sequence[Labels], voters: int, users: Labels | None = None
+    made: Plan,
+    public: Places,
+    labels: Sequence[Labels],
+    voters: int,
+    users: Labels | None = None,
+    metric: Metric = Metric(),  # noqa: B008 (it is frozen)
 ) -> Expected:
     """What a plan is expected to bring, its `public` inputs' coordinates having each of these labels.
 
@@ -136,22 +158,24 @@ def rehearse(
         return [[guess(each) for _ in range(times)] for each in labels]
 
     few = drawn(FEW_DRAWS)
-    found = judged(few, labels, roles)
+    found = judged(few, labels, roles, metric)
     if not found.noisy:
         return found
     more = drawn(_DRAWS - FEW_DRAWS)
-    return judged([first + then for first, then in zip(few, more, strict=True)], labels, roles)
+    return judged([first + then for first, then in zip(few, more, strict=True)], labels, roles, metric)
 
 
-def judged(guesses: Sequence[Sequence[Shares]], labels: Sequence[Labels], roles: Roles) -> Expected:
+def judged(
+    guesses: Sequence[Sequence[Shares]], labels: Sequence[Labels], roles: Roles, metric: Metric
+) -> Expected:
     """How right the guesses of judged inputs are: for each of several labels, from each draw of the noise."""
     truth = [each[roles.judged] for each in labels]
     right = np.array(
-        [[(one.argmax(1) == each).mean() for one in some] for some, each in zip(guesses, truth, strict=True)]
+        [[metric.of(one, each) for one in some] for some, each in zip(guesses, truth, strict=True)]
     )
     draws = right.shape[1]
     noise = math.sqrt(right.var(1, ddof=1).mean()) if draws > 1 else 0.0
-    return of_labels(right.mean(1), truth, roles.judges, noise, draws, _around)
+    return of_labels(right.mean(1), truth, roles.judges, noise, draws, _around, metric)
 
 
 def of_labels(
@@ -161,20 +185,21 @@ def of_labels(
     noise: float,
     draws: int,
     around: Callable[[float, int, float], tuple[float, float]],
+    metric: Metric,
 ) -> Expected:
-    """What is expected by the share that is right with each of several labels, or with one.
+    """What is expected by the share that is right (or another metric) with each of several labels, or one.
 
     `truth` are the labels that judge, and `judged` is of how many inputs or users. `around` says where the
     share of one lies, given how many judge and how far it goes up and down with the noise.
     """
-    usual = [float(np.bincount(labels).max()) / len(labels) for labels in truth]
+    usual = [metric.of_constant(labels) for labels in truth]
+    judged = max(1, round(judged * min(metric.rows(labels) / len(labels) for labels in truth)))
     several = len(truth)
     ends = (each.min(), each.max()) if several > 1 else around(float(each[0]), judged, noise)
     low, high = map(float, ends)
     which = int(each.argmin()), int(each.argmax())
-    return Expected(
-        float(each.mean()), low, high, float(np.mean(usual)), judged, several, noise, draws, *which
-    )
+    mean, most = float(each.mean()), float(np.mean(usual))
+    return Expected(mean, low, high, most, judged, several, noise, draws, *which, metric.name)
 
 
 def _around(share: float, number: int, noise: float) -> tuple[float, float]:

@@ -143,8 +143,9 @@ def of_sums(
     """
     model = classifier_of(noisy, plan, public, voters)
     seen = vectors(plan.scaling, (public if others is None else others)[:, : len(plan.space.variances)])
-    linear = model.linear(seen).astype(np.float32)
-    return Shares(model.probabilities(seen), linear, model.deviation(seen), model.evidence)
+    probabilities = model.probabilities(seen)
+    linear = probabilities if model.head is not None else model.linear(seen).astype(np.float32)
+    return Shares(probabilities, linear, model.deviation(seen), model.evidence)
 
 
 def of_steps(

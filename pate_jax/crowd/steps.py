@@ -73,7 +73,7 @@ def made(
 
 def whitened(
     space: Space, public: Int[np.ndarray, "pool directions"], strength: float
-) -> Float[np.ndarray, "pool directions"]:
+) -> Float[np.ndarray, "pool kept"]:
     """The pool, each direction over the root of how much it varies and the strength."""
     flat = _flat(space, strength)
     return public[:, : len(flat)] * flat

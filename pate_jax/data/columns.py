@@ -1,22 +1,23 @@
 """From the columns of a table to numbers: numeric columns unchanged, categorical ones as one-hot groups.
 
-True and false become 1 and 0, and dates become days since 1970. Numbers of few public values are codes,
-such as a stage or a score, and each code gets an indicator beside the number. A plan says for each column
-what it is and what replaces a missing value. It is made from the public part and the user's declarations. It
-encodes private rows, but never depends on them.
+True and false become 1 and 0, dates become days since 1970, and a text the numbers of an encoder, at the end.
+Numbers of few public values are codes, such as a stage or a score, and each code gets an indicator beside the
+number. A limit such as <0.5 is read as the number that it names, with an indicator where the public part has
+limits too. A plan says for each column what it is and what replaces a missing value. It is made from the
+public part and the user's declarations. It encodes private rows, but never depends on them.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pate_jax.data import forms, ids, kinds, tables
-from pate_jax.data.dataset import Preprocessing
+from pate_jax.data import forms, ids, kinds, tables, texts
+from pate_jax.data.dataset import Preprocessing, WithVectors
+from pate_jax.data.encoders import Known
 from pate_jax.data.tables import Table, missing
 from pate_jax.errors import PateError
 
@@ -26,7 +27,9 @@ _FAR = 1000  # times what all others range over: the deviation that one absurd n
 _FEW_WORDS = 20  # so many may differ in nearly every row
 _CODES = range(3, 13)  # different public numbers that are codes; two are told apart by one number
 _ROWS_OF_A_CODE = 10  # public rows that a code has, and that all of them have on average
-_WRITTEN = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,3})?", re.ASCII | re.IGNORECASE)
+
+
+_NONE: Mapping[str, Known] = {}  # no column is text
 
 
 class Column(NamedTuple):
@@ -41,20 +44,30 @@ class Column(NamedTuple):
     form: str = forms.NUMBER  # how a number is written: see `pate_jax.data.forms`
     kind: str = ""  # of the values of a category: see `pate_jax.data.kinds`; "" for students of before
     codes: tuple[float, ...] = ()  # numbers that have an indicator each beside the number itself
+    encoder: Known | None = None  # of a text
 
     @property
     def width(self) -> int:
         """The number of the column's features."""
-        numeric = 1 + self.indicator + len(self.codes)
+        if self.encoder is not None:
+            return self.encoder.width + self.indicator
+        numeric = 1 + self.indicator + (self.form == forms.LIMITS) + len(self.codes)
         return numeric if self.categories is None else len(self.categories)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON; only columns of text name an encoder."""
+        found = self._asdict()
+        encoder = found.pop("encoder")
+        return found if encoder is None else {**found, "encoder": encoder.to_dict()}
 
 
 def from_dict(description: Mapping[str, Any]) -> Column:
-    """The column that `Column._asdict` described.
+    """The column that `Column.to_dict` described.
 
-    >>> from_dict(Column("age", filling=40.0)._asdict()) == Column("age", filling=40.0)
+    >>> from_dict(Column("age", filling=40.0).to_dict()) == Column("age", filling=40.0)
     True
     """
+    encoder = description.get("encoder")
     categories, scale = description["categories"], description["scale"]
     filling = description.get("filling")
     return Column(
@@ -67,13 +80,17 @@ def from_dict(description: Mapping[str, Any]) -> Column:
         str(description.get("form", forms.NUMBER)),
         str(description.get("kind", "")),
         tuple(map(float, description.get("codes", ()))),
+        None if encoder is None else Known(**encoder),
     )
 
 
 def plan(
-    public: Mapping[str, Sequence[str]], categories: Mapping[str, Sequence], scales: Mapping[str, Sequence]
+    public: Mapping[str, Sequence[str]],
+    categories: Mapping[str, Sequence],
+    scales: Mapping[str, Sequence],
+    read: Mapping[str, Known] = _NONE,
 ) -> list[Column]:
-    """What each column is, from declarations and the public part only.
+    """What each column is, from declarations and the public part only; `read` are those of text.
 
     >>> [column.name for column in plan({"age": ["30", "41"], "sex": ["f", "m"]}, {"sex": ["m", "f"]}, {})]
     ['age', 'sex']
@@ -84,7 +101,17 @@ def plan(
             raise PateError(
                 f"{option} names the column {unknown[0]!r}; the public part has {', '.join(public)}"
             )
-    return [_planned(name, public, categories, scales) for name in public]
+        both = sorted(set(declared) & set(read))
+        if both:
+            raise PateError(
+                f"{option} names the column {both[0]!r}, which --text-column names too: choose one"
+            )
+    own = [_planned(name, public, categories, scales) for name in public if name not in read]
+    of_text = [
+        Column(name, indicator=bool(missing(public[name]).any()), encoder=encoder)
+        for name, encoder in read.items()
+    ]
+    return [*own, *of_text]
 
 
 def left_out(public: Mapping[str, Sequence[str]], declared: Mapping[str, Sequence]) -> dict[str, str]:
@@ -106,7 +133,9 @@ def left_out(public: Mapping[str, Sequence[str]], declared: Mapping[str, Sequenc
             found[name] = f"another value in each of {len(values):,} public rows, and the name of an id"
         elif _form(name, public, present) is None:
             found[name] = (
-                f"{different:,} different words in {len(values):,} public rows, such as {present[0]!r}"
+                f"{different:,} different texts in {len(values):,} public rows"
+                if texts.looks_like_text(name, values)
+                else f"{different:,} different words in {len(values):,} public rows, such as {present[0]!r}"
             )
     return found
 
@@ -203,60 +232,40 @@ def _scale(name: str, declared: Sequence) -> tuple[float, ...]:
     return numbers
 
 
-def encode(table: Mapping[str, Sequence[str]], plan: Sequence[Column], place: str) -> np.ndarray:
+def encode(
+    table: Mapping[str, Sequence[str]], plan: Sequence[Column], place: str, keep: Path | None = None
+) -> np.ndarray:
     """A part as float32 [rows, features] by the plan; a value outside the known categories is all zeros.
+
+    The vectors of texts are kept in the folder `keep`.
 
     >>> encode({"sex": ["m", "x"]}, [Column("sex", ("f", "m"))], "private").tolist()
     [[0.0, 1.0], [0.0, 0.0]]
     """
-    if set(table) != {column.name for column in plan}:
-        names = {column.name for column in plan}
-        missing, more = sorted(names - set(table)), sorted(set(table) - names)
-        if missing:
-            raise PateError(
-                f"{place} lacks the column {missing[0]!r} that the public part has; give it there too"
-            )
+    check_names(table, plan, place)
+    return np.concatenate([_encode(table, column, place, keep) for column in plan], axis=1)
+
+
+def check_names(names: Collection[str], plan: Sequence[Column], place: str) -> None:
+    """Refuse a part that has other columns than the public one."""
+    wanted = {column.name for column in plan}
+    missing, more = sorted(wanted - set(names)), sorted(set(names) - wanted)
+    if missing:
+        raise PateError(
+            f"{place} lacks the column {missing[0]!r} that the public part has; give it there too"
+        )
+    if more:
         raise PateError(
             f"{place} has the column {more[0]!r}, which the public part lacks; give it to both or to neither"
         )
-    return np.concatenate([_encode(table, column, place) for column in plan], axis=1)
 
 
-def refuse_other_spellings(table: Mapping[str, Sequence[str]], plan: Sequence[Column], place: str) -> None:
-    """Refuse a value that is no known category, but the same number or truth value written otherwise.
-
-    Whoever writes a file from a frame may write all values otherwise because of one of them: beside a missing
-    one 7 becomes 7.0, and where no record has a letter 007 becomes 7.
-
-    >>> refuse_other_spellings({"code": ["007", "8"]}, [Column("code", ("007", "B7"))], "private")
-    """
-    for column in (column for column in plan if column.categories is not None):
-        categories, values = column.categories or (), list(table[column.name])
-        known = {_meant(category): category for category in categories}
-        for value in sorted({*values} - {*categories}):
-            meant = _meant(value)
-            if meant != value and meant in known:
-                raise PateError(
-                    f"{place} has {column.name}={value!r} at row {values.index(value)}, which is the known "
-                    f"category {known[meant]!r} written otherwise: write all parts alike, as text (dtype=str "
-                    "where pandas reads a file), or declare both as --categories"
-                )
-
-
-def _meant(value: str) -> str | Decimal:
-    """The number or truth value that a text writes, or the text.
-
-    >>> _meant("007") == _meant("7.0") == _meant("7e0"), _meant("TRUE"), _meant("A7")
-    (True, '=true', 'A7')
-    """
-    if _WRITTEN.fullmatch(value):
-        return Decimal(value)
-    return f"={value.lower()}" if value.lower() in ("true", "false") else value
-
-
-def _encode(table: Mapping[str, Sequence[str]], column: Column, place: str) -> np.ndarray:
+def _encode(table: Mapping[str, Sequence[str]], column: Column, place: str, keep: Path | None) -> np.ndarray:
     values = table[column.name]
     blank = missing(values)
+    if column.encoder is not None:
+        marks = [blank[:, None].astype(np.float32)] if column.indicator else []
+        return np.concatenate([*marks, texts.encode(column.name, values, column.encoder, keep)], axis=1)
     if column.categories is not None:
         if column.kind:
             kinds.check_categories(column.name, _kinds(table, column.name), column.kind, values, place)
@@ -265,8 +274,22 @@ def _encode(table: Mapping[str, Sequence[str]], column: Column, place: str) -> n
         places = np.array([positions.get(value, other) for value, other in zip(values, others, strict=True)])
         return (places[:, None] == np.arange(column.width)).astype(np.float32)
     numbers = _numbers(values, blank, column, place)
+    limits = forms.at_limit(values) if column.form == forms.LIMITS else np.zeros_like(blank)
+    return features_of(numbers, blank, limits, column, place)
+
+
+def features_of(
+    numbers: np.ndarray, blank: np.ndarray, limits: np.ndarray, column: Column, place: str
+) -> np.ndarray:
+    """The features of a numeric column, given its numbers, which of them were missing, and which are limits.
+
+    >>> none = np.zeros(2, bool)
+    >>> features_of(np.array([1, 2], np.float32), none, none, Column("stage", codes=(1.0, 2.0)), "").tolist()
+    [[1.0, 1.0, 0.0], [2.0, 0.0, 1.0]]
+    """
     features = [_logarithm(numbers, column, place) if column.logarithmic else numbers]
     features += [blank.astype(np.float32)] if column.indicator else []
+    features += [limits.astype(np.float32)] if column.form == forms.LIMITS else []
     features += [((numbers == code) & ~blank).astype(np.float32) for code in column.codes]
     return np.stack(features, axis=1)
 
@@ -299,39 +322,19 @@ def _logarithm(numbers: np.ndarray, column: Column, place: str) -> np.ndarray:
     return np.log1p(numbers)
 
 
-def unseen(table: Mapping[str, Sequence[str]], plan: Sequence[Column]) -> dict[str, int]:
-    """How many values of each column are in no known category; sensitive, for private data."""
-    counts = {}
-    for column in plan:
-        if column.categories is not None:
-            known = set(column.categories)
-            present = np.array(table[column.name], np.str_)[~missing(table[column.name])]
-            counts[column.name] = sum(value not in known for value in present.tolist())
-    return {name: count for name, count in counts.items() if count}
-
-
-def filled(table: Mapping[str, Sequence[str]], plan: Sequence[Column]) -> dict[str, str]:
-    """How many values of each column are missing, and what replaces them; sensitive, for private data.
-
-    >>> filled({"age": ["3", "NA", ""]}, [Column("age", filling=40.0, indicator=True)])
-    {'age': '2 filled with 40 and marked'}
-    """
-    counts = {column: int(missing(table[column.name]).sum()) for column in plan}
-    return {column.name: f"{count} {_taken_for(column)}" for column, count in counts.items() if count}
-
-
-def _taken_for(column: Column) -> str:
-    if column.categories is not None:
-        return "in a category of their own" if OWN in column.categories else "in no category"
-    filling = 0.0 if column.filling is None else column.filling
-    return f"filled with {forms.shown(filling, column.form)}" + " and marked" * column.indicator
-
-
 def preprocessing(public: np.ndarray, plan: Sequence[Column]) -> Preprocessing:
-    """Scaling by declared scales or else by public statistics; one-hot groups are not scaled."""
+    """Scaling by declared scales or else by public statistics; one-hot groups are not scaled.
+
+    The numbers of a text share one scale, as an encoder's have one unit.
+    """
     measured, offset, scale, place = standard(public), [], [], 0
     for column in plan:
-        if column.categories is not None:
+        if column.encoder is not None:
+            start = place + column.indicator
+            middle, one = texts.scale(public[:, start : place + column.width])
+            offset += [*[0.0] * column.indicator, *middle]
+            scale += [*[1.0] * column.indicator, *[one] * len(middle)]
+        elif column.categories is not None:
             offset += [0.0] * column.width
             scale += [1.0] * column.width
         else:
@@ -340,6 +343,9 @@ def preprocessing(public: np.ndarray, plan: Sequence[Column]) -> Preprocessing:
             offset += [0.0] * (column.width - 1)
             scale += [1.0] * (column.width - 1)
         place += column.width
+    encoded = sum(column.width for column in plan if column.encoder is not None)
+    if encoded:
+        return WithVectors(tuple(offset), tuple(scale), encoded)
     return Preprocessing(tuple(offset), tuple(scale))
 
 
@@ -353,7 +359,7 @@ def drowned(public: np.ndarray, plan: Sequence[Column]) -> dict[str, float]:
         return {}
     found, place = {}, 0
     for column in plan:
-        if column.categories is None and column.scale is None:
+        if column.categories is None and column.scale is None and column.encoder is None:
             numbers = np.partition(public[:, place].astype(np.float64), (1, -2))
             least, low, high, most = numbers[[0, 1, -2, -1]]
             if 0 < (high - low) * _FAR < numbers.std():

@@ -7,14 +7,15 @@ each record. Preprocessing consists of constants or of statistics of public data
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
 from pate_jax.data import duplicates
+from pate_jax.data.targets import Target
 from pate_jax.errors import PateError
 
 IMAGE_RANKS, TABLE_RANKS = (4,), (2,)
@@ -86,12 +87,54 @@ class Preprocessing:
         return (inputs.astype(np.float32) - offset) / scale
 
 
+@dataclass(frozen=True)
+class WithVectors(Preprocessing):
+    """That of a table whose last features are an encoder's, which spaces take as they are."""
+
+    encoded: int = 0  # how many
+
+
 AS_STORED = Preprocessing((0.0,), (1.0,))
+
+
+class Scanned(Protocol):
+    """What a data set asks of a private part in several files, of which a batch is in memory at a time."""
+
+    @property
+    def digest(self) -> str:
+        """One digest of all files, whatever their names and order."""
+
+    @property
+    def shared(self) -> Part:
+        """The records whose input or id a public part has too."""
+
+    @property
+    def sample(self) -> np.ndarray:
+        """The inputs of some records."""
+
+    @property
+    def ids_count_up(self) -> bool:
+        """Whether the ids are row numbers in the order of the files."""
+
+    def check(self) -> None:
+        """Refuse files that were changed since the data set was opened."""
+
+    def inputs(self) -> Iterator[np.ndarray]:
+        """The inputs of all records, batch by batch."""
+
+    def names(self, least: int, but: Set[str]) -> Set[str]:
+        """The ids of at least so many letters, without some."""
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A private part for the teachers, a public part for the queries, and a test part."""
+    """A private part for the teachers, a public part for the queries, and a test part.
+
+    >>> from pate_jax import data
+    >>> drawn = data.load("strokes", size=30)
+    >>> len(drawn.private.labels), drawn.classes, drawn.input_shape
+    (30, 10, (28, 28, 1))
+    """
 
     name: str
     kind: str  # "image" or "table"
@@ -110,6 +153,8 @@ class Dataset:
     columns: tuple[Any, ...] = ()  # of a table read from text: what `data.columns` made of each column
     ids_are: Ids = "given"  # `pate_jax.data.relation` derives from it whom the guarantee covers
     trial: bool = False  # whether its parts are those of one private file, by the mark of `pate split`
+    target: Target | None = None  # where labels are steps of a number's range, and classes its two ends
+    scan: Any = None  # a `Scanned`, where private ones lie in several files; `private` knows shapes alone
     show_public: bool = True  # whether public rows may go into a release; an owner's own only if she says so
 
     @property
@@ -127,7 +172,8 @@ class Dataset:
     @cached_property
     def private_digests(self) -> tuple[str, ...]:
         """A digest of each private input, computed once; an input with one of these must not be public."""
-        return tuple(duplicates.digests(self.private.inputs))
+        part = self.private if self.scan is None else self.scan.shared
+        return tuple(duplicates.digests(part.inputs))
 
 
 def check(dataset: Dataset) -> Dataset:
@@ -144,7 +190,8 @@ def check(dataset: Dataset) -> Dataset:
         raise PateError(f"{len(dataset.class_names)} class names are given for classes={dataset.classes}")
     for name, part in (("private", dataset.private), ("public", dataset.public), ("test", dataset.test)):
         if part is not None:
-            check_part(name, part, dataset.classes)
+            if name != "private" or dataset.scan is None:  # whose records were checked as they were read
+                check_part(name, part, dataset.classes if dataset.target is None else None)
             if part.inputs.shape[1:] != dataset.input_shape:
                 raise PateError(
                     f"{name} inputs have shape {part.inputs.shape[1:]} and private inputs "
@@ -169,14 +216,14 @@ def _check_features(dataset: Dataset) -> None:
             _check_finite(f"{name} features", found)
 
 
-def check_part(name: str, part: Part, classes: int) -> None:
-    """Refuse a part whose columns do not fit together; the message calls it `name`."""
+def check_part(name: str, part: Part, classes: int | None) -> None:
+    """Refuse a part whose columns do not fit together, or labels beyond the classes, if it has classes."""
     check_inputs(name, part.inputs)
     rows = len(part.inputs)
     for column, values in part._asdict().items():
         if values is not None and len(values) != rows:
             raise PateError(f"{name} has {len(values)} {column} for {rows} inputs; give one for each record")
-    if part.labels is not None:
+    if part.labels is not None and classes is not None:
         _check_labels(name, part.labels, classes)
     _check_blanks(name, "id", part.ids)
     if part.users is not None:

@@ -7,14 +7,15 @@ grey. An image becomes pixels by itself, so no pixel depends on another record.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pate_jax.data import relation
+from pate_jax.data import encoders, relation
+from pate_jax.data.encoders import OfPhotos
 from pate_jax.data.raw import Raw
 from pate_jax.errors import PateError, within
 from pate_jax.system.progress import bar, say
@@ -22,15 +23,17 @@ from pate_jax.system.progress import bar, say
 Shape = tuple[int, int, int]  # height, width, channels
 SUFFIXES = (".png", ".jpg", ".jpeg")
 _GREY, _DEEP = ("1", "L", "LA"), ("I", "F", "I;16", "I;16B", "I;16L", "I;16N")
+_MOVING = ("PNG", "GIF", "WEBP")  # a JPEG of several pictures is a phone's, whose first one is the photo
+_BLOCK = 100  # photos that are encoded together
 _SHOWN = 200  # images between two updates of the progress bar
 
 
-def read(folder: Path, shape: Shape, resized: bool = False) -> Raw:
-    """The images of a folder in this shape, with the names of their files as ids.
+def read(folder: Path, shape: Shape, resized: bool = False, most: int | None = None) -> Raw:
+    """The first (unset: all) images of a folder in this shape, with the names of their files as ids.
 
     Images of another size are refused, unless they are to be `resized`.
     """
-    paths = files(folder)
+    paths = files(folder)[:most]
     height, width, channels = shape
     pixels = np.empty((len(paths), height, width, channels), np.uint8)
     changed = 0
@@ -45,10 +48,34 @@ def read(folder: Path, shape: Shape, resized: bool = False) -> Raw:
                 progress.advance(_SHOWN)
     if changed:
         say(f"{folder}: {changed:,} of {len(paths):,} images were resized to {width} x {height} pixels")
+    return _named(folder, paths, pixels)
+
+
+def _named(folder: Path, paths: Sequence[Path], inputs: np.ndarray) -> Raw:
+    """The inputs with the names of their files as ids, and those of the folders of classes as labels."""
     names = [path.relative_to(folder).as_posix() for path in paths]
     inside = paths[0].parent != folder
     labels = np.array([path.parent.name for path in paths], np.str_) if inside else None
-    return Raw(pixels, labels, np.array(names, np.str_), None, numbered=count_up(names))
+    return Raw(inputs, labels, np.array(names, np.str_), None, numbered=count_up(names))
+
+
+def encoded(folder: Path, encoder: OfPhotos, keep: Path | None = None) -> Raw:
+    """The vectors that an encoder makes of the photos of a folder, a block of them in memory at a time.
+
+    The vectors are kept in the folder `keep`.
+    """
+    paths, shape = files(folder), (encoder.side, encoder.side, 3)
+    found = np.empty((len(paths), encoder.known.width), np.float32)
+    with bar(f"reading {folder.name}", total=len(paths)) as progress:
+        for start in range(0, len(paths), _BLOCK):
+            block = paths[start : start + _BLOCK]
+            pixels = np.empty((len(block), *shape), np.uint8)
+            for row, path in enumerate(block):
+                with _opened(path) as image:
+                    pixels[row] = _pixels(image, shape)
+            found[start : start + len(block)] = encoders.kept(encoder, pixels, keep)
+            progress.advance(len(block))
+    return _named(folder, paths, found)._replace(encoder=encoder.known)
 
 
 def shape_of(folder: Path, side: int | None = None) -> Shape:
@@ -131,6 +158,9 @@ def _opened(path: Path) -> Iterator[Any]:
     try:
         with warnings.catch_warnings(), Image.open(path) as image:
             warnings.simplefilter("error", Image.DecompressionBombWarning)
+            pictures = getattr(image, "n_frames", 1) if image.format in _MOVING else 1
+            if pictures > 1:
+                raise PateError(f"{path} is animated ({pictures} pictures): keep one of them")
             turned = ImageOps.exif_transpose(image) if image.format == "JPEG" else image
             yield turned
     except PateError:

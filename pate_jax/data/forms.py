@@ -1,8 +1,9 @@
 """How the values of a column that becomes one number are written: as numbers, as true and false, or as dates.
 
 The form of a column follows from its public values. A student keeps it, so that new rows are read in the same
-way: "" stands for numbers, "boolean" for true and false, and a format of `datetime.strptime` for dates, which
-become days since 1970. A time of day is dropped.
+way: "" stands for numbers, "limits" for numbers of which some are limits, as laboratories write <0.5,
+"boolean" for true and false, and a format of `datetime.strptime` for dates, which become days since 1970.
+A time of day is dropped.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 
 from pate_jax.errors import PateError
 
-NUMBER, BOOLEAN = "", "boolean"
+NUMBER, LIMITS, BOOLEAN = "", "limits", "boolean"
 _BOOLEANS = {"true": 1.0, "false": 0.0}  # in any case
 _DATES = (
     *("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d %b %Y", "%d-%b-%Y", "%b %d, %Y"),
@@ -25,8 +26,14 @@ _EITHER = tuple((f"%d{mark}%m{mark}%Y", f"%m{mark}%d{mark}%Y") for mark in "/.-"
 _WORDS = {"%Y": "year", "%m": "month", "%d": "day", "%b": "month", "%B": "month"}
 _TIME = re.compile(r"[T ]\d{1,2}:.*")
 _EPOCH = datetime(1970, 1, 1)
+_TOLD = {
+    NUMBER: "a finite number",
+    BOOLEAN: "true or false",
+    LIMITS: "a finite number, or a limit such as <0.5 that stands for it",
+}
 _GROUPED = re.compile(r"[-+]?\d{1,3}([,.' \u00a0\u202f]\d{3})+([.,]\d+)?")  # 1,234.5 and 1.234,5
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
+_LIMIT = re.compile(r"^[<>]=?\s*(?=[-+.\d])")  # before a number
 _FEW = 20  # numbers among words, which may be the names of categories
 
 
@@ -43,6 +50,8 @@ def form_of(name: str, values: Sequence[str]) -> str | None:
     different = list(dict.fromkeys(values))
     if are_numbers(different):
         return NUMBER
+    if _have_limits(different):
+        return LIMITS
     if different and all(value.lower() in _BOOLEANS for value in different):
         return BOOLEAN
     for form in _DATES:
@@ -77,13 +86,30 @@ def are_numbers(values: Sequence[str] | np.ndarray) -> bool:
     return True
 
 
+def at_limit(values: Sequence[str]) -> np.ndarray:
+    """Whether each value is a number of which only a limit is known.
+
+    >>> at_limit(["<0.5", "0.5", "> 90"]).tolist()
+    [True, False, True]
+    """
+    return np.array([_LIMIT.match(value) is not None for value in values], bool)
+
+
+def _have_limits(different: Sequence[str]) -> bool:
+    """Whether these are numbers beside fewer limits; groups such as <20 and >=20 are words."""
+    limits = int(at_limit(different).sum())
+    return 0 < 2 * limits < len(different) and are_numbers([_LIMIT.sub("", value) for value in different])
+
+
 def numbers(values: Sequence[str], form: str) -> np.ndarray:
-    """The values as float64; NaN for one that is not of the form.
+    """The values as float64; NaN for one that is not of the form. A limit is read as the number it names.
 
     >>> numbers(["TRUE", "no"], "boolean").tolist(), numbers(["1970-01-03"], "%Y-%m-%d").tolist()
     ([1.0, nan], [2.0])
+    >>> numbers(["<0.5", "2"], "limits").tolist()
+    [0.5, 2.0]
     """
-    if form == NUMBER and are_numbers(values):
+    if form in (NUMBER, LIMITS) and are_numbers(values):
         return np.array(values, np.str_).astype(np.float64) + 0.0  # no number is minus zero
     known = {value: _number(value, form) for value in dict.fromkeys(values)}
     return np.array([known[value] for value in values], np.float64)
@@ -95,8 +121,8 @@ def told(form: str) -> str:
     >>> told("%d/%m/%Y"), told(""), told("boolean")
     ('a date as day/month/year', 'a finite number', 'true or false')
     """
-    if form in (NUMBER, BOOLEAN):
-        return "a finite number" if form == NUMBER else "true or false"
+    if form in _TOLD:
+        return _TOLD[form]
     for letter, word in _WORDS.items():
         form = form.replace(letter, word)
     return f"a date as {form}"
@@ -108,13 +134,14 @@ def shown(number: float, form: str) -> str:
     >>> shown(2.0, "%d/%m/%Y"), shown(2.5, "")
     ('1970-01-03', '2.5')
     """
-    if form in (NUMBER, BOOLEAN):
+    if form in _TOLD:
         return f"{number:g}"
     return f"{_EPOCH + timedelta(days=float(number)):%Y-%m-%d}"
 
 
 def _number(value: str, form: str) -> float:
-    if form == NUMBER:
+    if form in (NUMBER, LIMITS):
+        value = _LIMIT.sub("", value)
         return float(np.str_(value)) + 0.0 if are_numbers([value]) else np.nan
     if form == BOOLEAN:
         return _BOOLEANS.get(value.lower(), np.nan)

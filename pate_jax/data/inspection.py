@@ -23,6 +23,7 @@ from pate_jax.data import (
     raw,
     relation,
     tables,
+    texts,
     trial_mark,
 )
 from pate_jax.data.tables import Table, missing
@@ -31,6 +32,8 @@ from pate_jax.errors import PateError
 Names = Mapping[str, str | None]  # of the columns of labels, ids and users
 Categories = Mapping[str, Sequence]  # the declared values of columns
 _NONE: Categories = {}
+_LIMITS = "at a limit, such as <0.5"  # read as that number, and marked
+_RARE = (_LIMITS,)  # a line only where there is something to say
 _SHOWN = 6  # names on a line
 _CLASSES = 20  # values that a guessed label may have
 _PEOPLE = (
@@ -52,12 +55,14 @@ class Seen(NamedTuple):
     names: dict[str, str]  # of labels, ids and users, given or guessed
     classes: tuple[str, ...] = ()  # names of classes, where labels are numbers that do not start at 0
     people: int = 0  # users, or records where these are not counted
+    texts: tuple[str, ...] = ()  # columns of free text, given or guessed
 
 
-def look(path: Path, names: Names, categories: Categories = _NONE) -> Seen:
+def look(path: Path, names: Names, categories: Categories = _NONE, text_column: str | None = None) -> Seen:
     """Look at a file or folder; `names` are those of the columns of labels, ids and users, where given.
 
-    `categories` are the values of columns that are declared to hold categories.
+    `categories` are the values of columns that are declared to hold categories, and `text_column` names those
+    of free text.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "mine.csv"
@@ -70,30 +75,38 @@ def look(path: Path, names: Names, categories: Categories = _NONE) -> Seen:
     if kind == "table":
         table = tables.read(path)
         table.pop(trial_mark.NAME, None)
-        return table_seen(table, names, categories)
+        return table_seen(table, names, categories, text_column)
     return _arrays(raw.of_arrays(path)) if kind == "arrays" else _folder(path)
 
 
-def table_seen(table: Table, names: Names, categories: Categories = _NONE) -> Seen:
+def table_seen(
+    table: Table, names: Names, categories: Categories = _NONE, text_column: str | None = None
+) -> Seen:
     """A table as it is seen."""
     rows, found = len(next(iter(table.values()))), roles(table, names)
     guessed = {role: name for role, name in found.items() if not names.get(role)}
-    features = table.only(name for name in table if name not in found.values())
+    every = table.only(name for name in table if name not in found.values())
+    read, unfit = _texts(every, text_column, categories)
+    features = every.only(name for name in every if name not in read)
     kinds, refused = _kinds(features, {name: known for name, known in categories.items() if name in features})
+    refused += [*unfit]
     refused += [f"categories name {name!r}, which is no column" for name in categories if name not in table]
     refused += [why for role in ("ids", "users") if role in found for why in _no_names(table, found[role])]
     lines = {
         "ids": _about_ids(table.get(found.get("ids", "")), found, guessed, refused),
         "users": _about_users(table.get(found.get("users", "")), found, guessed),
         "labels": _about_labels(table.get(found.get("labels", "")), found, guessed, refused),
-        **{kind: _listed(there) for kind, there in kinds.items()},
+        **{kind: _listed(there) for kind, there in kinds.items() if there or kind not in _RARE},
+        **({"text": _about_texts(read, text_column)} if read else {}),
         "left out": _listed(_left_out(features, kinds, categories)),
-        "missing": _listed(_missing(features)),
+        "missing": _listed(_missing(every)),
         "constant": _listed(name for name, values in features.items() if len({*values}) == 1),
     }
     names_of = labels.names_of_numbers(table.get(found.get("labels", ""), []))
     people = len({*table[found["users"]]}) if "users" in found else rows
-    return Seen(f"a table of {rows:,} rows and {len(table)} columns", lines, refused, found, names_of, people)
+    return Seen(
+        f"a table of {rows:,} rows and {len(table)} columns", lines, refused, found, names_of, people, read
+    )
 
 
 def roles(table: Table, names: Names) -> dict[str, str]:
@@ -135,9 +148,28 @@ def _no_names(table: Table, name: str) -> list[str]:
     return []
 
 
+def _texts(
+    features: Table, text_column: str | None, declared: Categories
+) -> tuple[tuple[str, ...], list[str]]:
+    """The columns of free text, named or guessed, and why some cannot be that."""
+    if text_column is None:
+        try:
+            return texts.guessed(features, columns.left_out(features, declared)), []
+        except PateError:  # of another column, which is told where its kind is looked for
+            return (), []
+    try:
+        return tuple(texts.checked(features, text_column)), []
+    except PateError as error:
+        return (), [str(error).replace(" of the public part", "").replace(" in the public part", "")]
+
+
+def _about_texts(read: Sequence[str], text_column: str | None) -> str:
+    return _listed(read) + " (a guess: name it with --text-column)" * (text_column is None)
+
+
 def _kinds(features: Table, categories: Categories) -> tuple[dict[str, list[str]], list[str]]:
     """The names of the columns of each kind, and why some would be refused."""
-    kinds: dict[str, list[str]] = {"numbers": [], "codes": [], "words": [], "dates": []}
+    kinds: dict[str, list[str]] = {"numbers": [], "limits": [], "codes": [], "words": [], "dates": []}
     refused = []
     for name, values in features.items():
         try:
@@ -156,10 +188,12 @@ def _kinds(features: Table, categories: Categories) -> tuple[dict[str, list[str]
             kinds["codes"].append(f"{name} ({', '.join(f'{code:g}' for code in column.codes)})")
         elif column.form == forms.NUMBER:
             kinds["numbers"].append(name)
+        elif column.form == forms.LIMITS:
+            kinds["limits"].append(f"{name} ({int(forms.at_limit(values).sum()):,} values)")
         else:
             kinds["dates"].append(f"{name} ({forms.told(column.form)})")
-    kinds["dates, true or false"] = kinds.pop("dates")
-    return kinds, refused
+    titles = {"limits": _LIMITS, "dates": "dates, true or false"}
+    return {titles.get(kind, kind): there for kind, there in kinds.items()}, refused
 
 
 def _left_out(features: Table, kinds: Mapping[str, Sequence[str]], declared: Categories) -> list[str]:
@@ -185,7 +219,7 @@ def _about_ids(
     (most, count), *_ = Counter(values).most_common(1)
     if count > 1:
         refused.append(f"the id {most!r} is there {count} times: give each record its own")
-    numbers = ", but they count up like row numbers (docs/data.md)" * relation.count_up(list(values))
+    numbers = ", but they count up like row numbers (docs/guide/data.md)" * relation.count_up(list(values))
     return f"{name}: {len({*values}):,} different{numbers}"
 
 
@@ -269,7 +303,7 @@ def _folder(path: Path) -> Seen:
         refused.append("the images have several sizes: give --image-size, such as 32")
     classes = [name.rpartition("/")[0] for name in names if "/" in name]
     lines = {
-        "ids": "the names of the files" + ", which are numbered (docs/data.md)" * folders.count_up(names),
+        "ids": "the names of the files" + ", numbered (docs/guide/data.md)" * folders.count_up(names),
         "labels": _counted(classes) if classes else "none: the images are in no folders of classes",
         "sizes": _listed(f"{size} pixels ({count:,})" for size, count in sizes.most_common()),
         "colours": _listed(f"{mode} ({count:,})" for mode, count in modes.most_common()),

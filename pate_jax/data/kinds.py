@@ -8,6 +8,7 @@ A CSV file tells no kinds: its values are words, and each is read as it is writt
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from numbers import Integral, Real
@@ -132,3 +133,40 @@ def check_names(name: str, kinds: Mapping[str, int], values: Sequence[str], plac
                 f"{place} has {kind} in the column {name!r} ({values[row]} at row {row}): give ids and users "
                 f"{_REMEDY}"
             )
+
+
+_WRITTEN = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,3})?", re.ASCII | re.IGNORECASE)
+
+
+def refuse_other_spellings(
+    table: Mapping[str, Sequence[str]], known: Mapping[str, Sequence[str]], place: str
+) -> None:
+    """Refuse a value that is no known category, but the same number or truth value written otherwise.
+
+    Whoever writes a file from a frame may write all values otherwise because of one of them: beside a missing
+    one 7 becomes 7.0, and where no record has a letter 007 becomes 7.
+
+    >>> refuse_other_spellings({"code": ["007", "8"]}, {"code": ("007", "B7")}, "private")
+    """
+    for name, categories in known.items():
+        values = list(table[name])
+        spelled = {_meant(category): category for category in categories}
+        for value in sorted({*values} - {*categories}):
+            meant = _meant(value)
+            if meant != value and meant in spelled:
+                raise PateError(
+                    f"{place} has {name}={value!r} at row {values.index(value)}, which is the known "
+                    f"category {spelled[meant]!r} written otherwise: write all parts alike, as text "
+                    "(dtype=str where pandas reads a file), or declare both as --categories"
+                )
+
+
+def _meant(value: str) -> str | Decimal:
+    """The number or truth value that a text writes, or the text.
+
+    >>> _meant("007") == _meant("7.0") == _meant("7e0"), _meant("TRUE"), _meant("A7")
+    (True, '=true', 'A7')
+    """
+    if _WRITTEN.fullmatch(value):
+        return Decimal(value)
+    return f"={value.lower()}" if value.lower() in ("true", "false") else value

@@ -8,16 +8,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from pate_jax.data import tables
 from pate_jax.data.dataset import class_names_of
 from pate_jax.data.tables import missing
+from pate_jax.data.targets import Target
 from pate_jax.errors import PateError
 
 _MOST = 2000  # classes, unless they are declared
 _LISTED = 200  # classes that a command may name
+
+
+class Known(NamedTuple):
+    """What labels are: classes by name or by number, or steps of a number's range."""
+
+    names: tuple[str, ...]
+    numbered: bool
+    target: Target | None = None
 
 
 class NotNumbers(PateError):

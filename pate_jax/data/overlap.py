@@ -13,11 +13,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import PurePosixPath
 
 import numpy as np
+from jaxtyping import Bool
 
 from pate_jax.data import duplicates, folders, nearness, relation
 from pate_jax.data.dataset import Dataset, Part
@@ -45,7 +46,7 @@ def parts(dataset: Dataset) -> dict[str, Part]:
 
 def people(dataset: Dataset, other: Part) -> dict[str, np.ndarray]:
     """The rows of another part whose ids, or users, are those of private records too, by which of the two."""
-    private = dataset.private
+    private = dataset.private if dataset.scan is None else dataset.scan.shared
     found = {}
     if dataset.ids_are != "rows":
         found["ids"] = common(private.ids, other.ids, dataset.ids_are == "stable")
@@ -69,7 +70,21 @@ def common(private: Names, other: Names, stable: bool) -> np.ndarray:
     if not stable and _count_up(list(dict.fromkeys(names))):
         return np.array([], np.int64)
     known = {name for forms in _forms([str(name) for name in np.asarray(private).tolist()]) for name in forms}
-    return np.flatnonzero([not known.isdisjoint(forms) for forms in _forms(names)])
+    return np.flatnonzero(named(names, known))
+
+
+def named(names: Names, known: Set[str]) -> Bool[np.ndarray, " name"]:
+    """Which names have one of the known forms."""
+    each = _forms([str(name) for name in names])
+    return np.array([not known.isdisjoint(forms) for forms in each], bool)
+
+
+def forms_of_people(names: Names, stable: bool) -> set[str]:
+    """All forms of the names of another part; none where they only count up, as in `common`."""
+    listed = [str(name) for name in names]
+    if not stable and _count_up(list(dict.fromkeys(listed))):
+        return set()
+    return {name for forms in _forms(listed) for name in forms}
 
 
 def _count_up(names: list[str]) -> bool:
@@ -132,7 +147,7 @@ def refuse(dataset: Dataset, others: Mapping[str, Part]) -> None:
                 f"{place}: {len(shared)} of {len(part.inputs)} inputs are private ones too (rows "
                 f"{_named(shared)}, counted from 0), and public inputs must not be made of private records: "
                 "compare both parts by person, and leave out everybody who is in both, since changed rows of "
-                "the same people are not among these (docs/data.md). If different records are equal by "
+                "the same people are not among these (docs/guide/data.md). If different records are equal by "
                 "chance, as in a table of few columns, declare that with --equal-rows-are-coincidences"
             )
 
@@ -144,8 +159,9 @@ def _named(shared: np.ndarray) -> str:
 def near_copies(dataset: Dataset, others: Mapping[str, Part]) -> list[str]:
     """A sentence for each of other parts that holds inputs which hardly differ from private ones."""
     found = []
+    private = dataset.private.inputs if dataset.scan is None else dataset.scan.sample
     for place, part in others.items():
-        near, of = nearness.copies(dataset.private.inputs, part.inputs, dataset.preprocessing)
+        near, of = nearness.copies(private, part.inputs, dataset.preprocessing)
         if near:
             found.append(
                 f"{near} of {of:,} inputs of the {place} part that were compared hardly differ from a "

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from pate_jax.data import ids, tables, trial_mark
+from pate_jax.data import ids, labels, tables, targets, trial_mark
+from pate_jax.data.encoders import Known
 from pate_jax.data.tables import Table
 from pate_jax.errors import PateError
+from pate_jax.system.progress import say
 from pate_jax.system.storage import read_foreign_arrays
 
 _ROLES = ("labels", "ids", "users")
@@ -25,7 +27,18 @@ class Raw(NamedTuple):
     users: np.ndarray | None
     features: np.ndarray | None = None
     numbered: bool = False  # whether the ids are only numbers of rows, or of files
+    encoder: Known | None = None  # that made the inputs of photos
     trial: bool = False  # whether the file is marked as a part of a trial
+
+    def without_records(self) -> Raw:
+        """A part of the same columns in which nobody is."""
+        inputs: np.ndarray | Table
+        if isinstance(self.inputs, Table):
+            inputs = Table({name: values[:0] for name, values in self.inputs.items()})
+        else:
+            inputs = self.inputs[:0]
+        features = None if self.features is None else self.features[:0]
+        return Raw(inputs, np.array([], np.int64), np.array([], np.str_), None, features)
 
 
 def of_arrays(path: Path) -> Raw:
@@ -114,3 +127,70 @@ def _taken(table: Table, role: str, name: str, path: Path) -> np.ndarray:
     values = np.array(table[name], np.str_) if role == "labels" else ids.of_table(table, name, str(path))
     del table[name]
     return values
+
+
+def without(parts: Mapping[str, Raw], names: tuple[str, ...]) -> dict[str, Raw]:
+    """Parts without some columns of their tables; a name that no part has is refused.
+
+    >>> part = Raw(Table({"age": ["30"], "ward": ["a"]}), None, None, None)
+    >>> without({"public": part}, ("ward",))["public"].inputs
+    {'age': ['30']}
+    """
+    found = {part: raw.inputs for part, raw in parts.items() if isinstance(raw.inputs, Table)}
+    for name in names:
+        if not any(name in table for table in found.values()):
+            known = columns_of(found)
+            raise PateError(f"--leave-out {name} is a column of no table: {tables.columns_like(name, known)}")
+    kept = {part: table.only(one for one in table if one not in names) for part, table in found.items()}
+    for part, table in kept.items():
+        if not table:
+            raise PateError(f"--leave-out {','.join(names)} leaves no column of the {part} table: name fewer")
+    return {part: raw._replace(inputs=kept.get(part, raw.inputs)) for part, raw in parts.items()}
+
+
+def columns_of(parts: Mapping[str, Table]) -> list[str]:
+    """The columns of all tables, each once."""
+    return list(dict.fromkeys(name for table in parts.values() for name in table))
+
+
+def classes_of(
+    raw: Mapping[str, Raw], hidden: Collection[str], declared: int | str | Sequence[str] | None
+) -> labels.Known:
+    """The classes that are declared, or that the labels of all parts show but those that are hidden."""
+    known = [part.labels for name, part in raw.items() if name not in hidden and part.labels is not None]
+    return labels.Known(*labels.classes(known, declared))
+
+
+def with_numbers(
+    raw: Mapping[str, Raw], name: str, declared: str | None
+) -> tuple[dict[str, Raw], labels.Known]:
+    """All parts with steps of a number's range for labels, without the records that have no number."""
+    raw = {part: _numbered(file, name, part) for part, file in raw.items()}
+    target, steps = targets.read(name, {part: file.labels for part, file in raw.items()}, declared)
+    said = labels.Known(target.ends, True, target)
+    return {part: file._replace(labels=steps[part]) for part, file in raw.items()}, said
+
+
+def _numbered(file: Raw, name: str, part: str) -> Raw:
+    """A part without the records that have no number, which is said; each record decides for itself.
+
+    Records without ids would be renumbered by that, so there they are refused.
+    """
+    if file.labels is None:
+        return file
+    there = ~np.array(tables.missing(file.labels.tolist()), bool)
+    if there.all():
+        return file
+    if file.ids is None and part == "private":
+        raise PateError(
+            f"{len(there) - there.sum()} private records have no {name!r}, and none has an id: name the "
+            "column of ids with --id-column, and they are left out, or remove them"
+        )
+    say(f"{len(there) - there.sum():,} of {len(there):,} rows of the {part} part have no {name!r}: left out")
+    columns = {one: values for one, values in file._asdict().items() if isinstance(values, np.ndarray)}
+    kept = file._replace(**{one: values[there] for one, values in columns.items()})
+    if isinstance(file.inputs, Table):
+        rows = np.flatnonzero(there).tolist()
+        chosen = {one: [values[row] for row in rows] for one, values in file.inputs.items()}
+        kept = kept._replace(inputs=Table(chosen, file.inputs.kinds))
+    return kept

@@ -53,6 +53,8 @@ def _values(row: np.ndarray, plan: Sequence[Column]) -> Iterator[tuple[Column, s
 
 
 def _value(features: np.ndarray, column: Column) -> str:
+    if column.encoder is not None:
+        return MISSING if not features[column.indicator :].any() else "a text"
     if column.categories is not None:
         word = column.categories[int(features.argmax())] if features.any() else "other"
         return MISSING if word == OWN else word
@@ -61,7 +63,9 @@ def _value(features: np.ndarray, column: Column) -> str:
     number = float(np.expm1(features[0])) if column.logarithmic else float(features[0])
     if column.form == forms.BOOLEAN:
         return "yes" if number else "no"
-    return _number(number) if column.form == forms.NUMBER else forms.shown(number, column.form)
+    return (
+        _number(number) if column.form in (forms.NUMBER, forms.LIMITS) else forms.shown(number, column.form)
+    )
 
 
 def _number(number: float) -> str:

@@ -62,6 +62,8 @@ def claimed(settings: Mapping[str, Mapping[str, Any]]) -> Any:
 
 def are_rows(dataset: Dataset) -> bool:
     """Whether the ids of the private records are only their row numbers."""
+    if dataset.ids_are == "given" and dataset.scan is not None:
+        return dataset.scan.ids_count_up
     if dataset.ids_are == "given":
         return count_up(dataset.private.ids.tolist())
     return dataset.ids_are == "rows"
@@ -89,21 +91,28 @@ def count_up(names: Sequence[str]) -> bool:
     >>> count_up(["row-0", "row-1", "row-2"]), count_up(["7", "8", "9"]), count_up(["a2", "a1", "a3"])
     (True, False, False)
     """
-    start = _shared(min(names), max(names)) if names else 0
+    start = shared(min(names), max(names)) if names else 0
     return bool(names) and any(
-        all(_number(name[start:]) == str(number) for number, name in enumerate(names, first))
-        for first in (0, 1)
+        all(number(name[start:]) == str(own) for own, name in enumerate(names, first)) for first in (0, 1)
     )
 
 
-def _shared(one: str, other: str) -> int:
-    """The length of the longest common prefix of two names."""
+def shared(one: str, other: str) -> int:
+    """The length of the longest common prefix of two names.
+
+    >>> shared("row-1", "row-20")
+    4
+    """
     pairs = enumerate(zip(one, other, strict=False))
     return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
-def _number(text: str) -> str | None:
-    """The whole number at the start of a text such as `007`, `7.0` or `7th`, or None."""
+def number(text: str) -> str | None:
+    """The whole number at the start of a text such as `007`, `7.0` or `7th`, or None.
+
+    >>> number("007"), number("7th"), number("x7")
+    ('7', '7', None)
+    """
     match = re.fullmatch(r"0*([0-9]+)(\.0+)?[^0-9]*", text)
     return match[1] if match else None
 

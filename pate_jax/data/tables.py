@@ -1,4 +1,4 @@
-"""Tables as columns of texts, from CSV and Parquet files and from columns of Python values.
+"""Tables as columns of texts, from CSV and Parquet files, Excel workbooks and columns of Python values.
 
 Every table becomes texts first, one value at a time, and remembers of what kinds its values were.
 """
@@ -10,10 +10,10 @@ import difflib
 import io
 import numbers
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -23,10 +23,12 @@ from pate_jax.errors import PateError
 from pate_jax.system.progress import bar
 from pate_jax.system.storage import UNREADABLE, parse_json, read_bytes
 
-SUFFIXES = (".csv", ".tsv", ".parquet")
-_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+([eE][+-]?[0-9]+)?")
+SUFFIXES = (".csv", ".tsv", ".parquet", ".xlsx")
+_DECIMAL_COMMA = re.compile(r"([<>]=?\s*)?[+-]?[0-9]+,[0-9]+([eE][+-]?[0-9]+)?")
 INDEX = "index"  # what the first column is called that a data frame wrote without a name
+_NOT_COMPUTED = object()  # in place of the value of a formula that has none
 _ROWS = 20_000  # between two updates of the progress bar
+_LONGEST = 1 << 24  # letters in a cell of a CSV file
 
 
 class Table(dict[str, list[str]]):
@@ -79,11 +81,12 @@ def missing(values: Sequence[str]) -> np.ndarray:
 
 
 def read(path: Path) -> Table:
-    """The columns of a CSV file with a header, or of a Parquet file, as texts without surrounding blanks.
+    """The columns of a CSV file, a Parquet file or a workbook of one sheet, as texts without outer blanks.
 
-    A CSV file that a run made of a data frame has the kinds of its values beside it.
+    CSV files and sheets begin with the names of the columns. A CSV file that a run made of a data frame has
+    the kinds of its values beside it.
     """
-    table = _parquet(path) if path.suffix.lower() == ".parquet" else _csv(path)
+    table = {".parquet": _parquet, ".xlsx": _workbook}.get(path.suffix.lower(), _csv)(path)
     if not next(iter(table.values())):
         raise PateError(f"{path} holds no records; give at least one")
     return table
@@ -97,7 +100,7 @@ def of(columns: Mapping[Any, Iterable[Any]], place: str, listed: Collection[Any]
     >>> of({"age": [30.0, None], "seen": [np.datetime64("2024-05-01"), True]}, "frame")
     {'age': ['30', ''], 'seen': ['2024-05-01', 'True']}
     """
-    header = _checked([str(name).strip() for name in columns], place)
+    header = checked([str(name).strip() for name in columns], place)
     held = [_listed(column) for column in columns.values()]
     values = [texts(name, column, place) for name, column in zip(header, held, strict=True)]
     lengths = {name: len(column) for name, column in zip(header, values, strict=True)}
@@ -152,27 +155,58 @@ def _stored_kinds(path: Path, records: int) -> Kinds:
 
 def _csv(path: Path) -> Table:
     content = read_bytes(path)
+    pieces = []
     try:
-        text = io.StringIO(content.decode("utf-8-sig"), newline="")
-        mark = _separator(text)
-        # strict: no quote left open swallows records
-        lines = csv.reader(text, delimiter=mark, skipinitialspace=mark != "\t", strict=True)
-        header = _with_index([name.strip() for name in next(lines, [])])
-        rows = []
         with bar(f"reading {path.name}", total=content.count(b"\n")) as progress:
-            for number, row in enumerate(lines, start=2):
-                if len(row) not in (0, len(header)):
-                    raise PateError(f"{path} line {number} has {len(row)} values for {len(header)} columns")
-                if row:
-                    rows.append(row)
-                if number % _ROWS == 0:
-                    progress.advance(_ROWS)
-    except (csv.Error, UnicodeDecodeError) as error:
+            for piece in _csv_pieces(io.StringIO(content.decode("utf-8-sig"), newline=""), path, _ROWS):
+                pieces.append(piece)
+                progress.advance(_ROWS)
+    except UnicodeDecodeError as error:
         raise PateError(f"{path} is not a CSV table in UTF-8: {error}") from error
+    texts_of = {name: [value for piece in pieces for value in piece[name]] for name in pieces[0]}
+    return Table(texts_of, _stored_kinds(path, len(next(iter(texts_of.values())))))
+
+
+def csv_batches(path: Path, rows: int) -> Iterator[Table]:
+    """The records of a CSV file, so many at a time; a file of none gives one empty table."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            yield from _csv_pieces(stream, path, rows)
+    except UnicodeDecodeError as error:
+        raise PateError(f"{path} is not a CSV table in UTF-8: {error}") from error
+    except OSError as error:
+        raise PateError(f"{path} cannot be read: {error}") from error
+
+
+def _csv_pieces(stream: TextIO, path: Path, rows: int) -> Iterator[Table]:
+    """So many records at a time, under the names of the first line; an empty table where there are none."""
+    csv.field_size_limit(_LONGEST)
+    try:
+        mark = _separator(stream)
+        # strict: no quote left open swallows records
+        lines = csv.reader(stream, delimiter=mark, skipinitialspace=mark != "\t", strict=True)
+        header = checked(_with_index([name.strip() for name in next(lines, [])]), path)
+        held: list[list[str]] = []
+        first = True
+        for number, row in enumerate(lines, start=2):
+            if len(row) not in (0, len(header)):
+                raise PateError(f"{path} line {number} has {len(row)} values for {len(header)} columns")
+            if row:
+                held.append(row)
+            if len(held) == rows:
+                yield _piece(header, held, mark)
+                held, first = [], False
+        if held or first:
+            yield _piece(header, held, mark)
+    except csv.Error as error:
+        raise PateError(f"{path} is not a CSV table in UTF-8: {error}") from error
+
+
+def _piece(header: list[str], rows: list[list[str]], mark: str) -> Table:
     values = zip(*rows, strict=True) if rows else [()] * len(header)
-    named = zip(_checked(header, path), values, strict=True)
-    texts_of = {name: [_plain(value, mark) for value in column] for name, column in named}
-    return Table(texts_of, _stored_kinds(path, len(rows)))
+    return Table(
+        {name: [_plain(value, mark) for value in column] for name, column in zip(header, values, strict=True)}
+    )
 
 
 def _with_index(header: list[str]) -> list[str]:
@@ -184,7 +218,7 @@ def _with_index(header: list[str]) -> list[str]:
     return [INDEX, *header[1:]] if header[:1] == [""] and len(header) > 1 else header
 
 
-def _separator(text: io.StringIO) -> str:
+def _separator(text: TextIO) -> str:
     """What separates columns, by the line of their names alone: commas, or else semicolons or tabs."""
     first = next(csv.reader(text, skipinitialspace=True), [])  # not strict: names may be in quotes
     text.seek(0)
@@ -211,12 +245,61 @@ def _parquet(path: Path) -> Table:
     except (ArrowException, *UNREADABLE) as error:
         reason = str(error).splitlines()[0] if str(error) else "it is damaged"
         raise PateError(f"{path} is not a readable Parquet file: {reason}") from error
-    header = _checked(found.column_names, path)
+    header = checked(found.column_names, path)
     listed = [name for name, column in zip(header, found.columns, strict=True) if kinds.is_listed(column)]
     return of(dict(zip(header, columns, strict=True)), str(path), listed)
 
 
-def _checked(header: list[str], place: Path | str) -> list[str]:
+def _workbook(path: Path) -> Table:
+    """The only sheet of an Excel workbook that holds anything; of a formula its value is read."""
+    try:
+        import openpyxl
+    except ImportError as error:
+        raise PateError(
+            f"{path} is an Excel workbook, which openpyxl reads: give `pip install openpyxl`, or save its "
+            "sheet as .csv"
+        ) from error
+    content = read_bytes(path)
+    try:
+        book, plain = (
+            openpyxl.load_workbook(io.BytesIO(content), read_only=True, data_only=values)
+            for values in (True, False)
+        )
+        sheets = {one.title: _filled(one, other) for one, other in zip(book, plain, strict=True)}
+    except UNREADABLE as error:
+        raise PateError(f"{path} is not a readable Excel workbook: {error or 'it is damaged'}") from error
+    held = {title: rows for title, rows in sheets.items() if rows}
+    if len(held) != 1:
+        raise PateError(
+            f"{path} has {len(held)} sheets with values ({', '.join(held) or 'none'}): give a workbook that "
+            "has one"
+        )
+    (rows,) = held.values()
+    width = max(place for place, name in enumerate(rows[0], 1) if name is not None)
+    for row in rows:
+        if any(value is not None for value in row[width:]) or _NOT_COMPUTED in row:
+            raise PateError(
+                f"{path} has a formula without its value, or values beside the {width} columns that its "
+                "first row names: open it where it was made, correct it, and save it"
+            )
+    header = _with_index(["" if name is None else str(name).strip() for name in rows[0][:width]])
+    columns = [[row[place] if place < len(row) else None for row in rows[1:]] for place in range(width)]
+    return of(dict(zip(checked(header, path), columns, strict=True)), str(path))
+
+
+def _filled(sheet: Any, plain: Any) -> list[list[Any]]:
+    """The rows of a sheet that hold anything; errors such as #N/A are missing values."""
+    rows = []
+    for cells, as_written in zip(sheet.iter_rows(), plain.iter_rows(), strict=True):
+        row = [None if cell.data_type == "e" else cell.value for cell in cells]
+        for place, cell in enumerate(as_written):
+            if cell.data_type == "f" and cells[place].value is None:
+                row[place] = _NOT_COMPUTED
+        rows.append(row)
+    return [row for row in rows if any(value is not None for value in row)]
+
+
+def checked(header: list[str], place: Path | str) -> list[str]:
     """The names of all columns, each given once."""
     header = [name.strip() for name in header]
     if not header or "" in header or len(set(header)) < len(header):

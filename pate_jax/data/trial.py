@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pate_jax.data import columns, inspection, labels, own_files, tables, trial_mark
+from pate_jax.data import columns, inspection, labels, own_files, tables, texts, trial_mark
 from pate_jax.errors import PateError
 from pate_jax.system import storage
 
@@ -28,6 +28,7 @@ class Trial(NamedTuple):
     equal: int  # public and test rows whose columns equal those of a private one
     people: int  # users, or records, of the private part
     names: Mapping[str, str]  # of the columns of labels, ids and users, given or guessed
+    texts: tuple[str, ...] = ()  # columns that are probably free text
 
 
 def rows_of(units: np.ndarray, public: float, test: float, seed: int) -> dict[str, np.ndarray]:
@@ -100,9 +101,10 @@ def _table(
         if label is None
         else _hidden([parts[part][label] for part in rows if part != "private"], table[label])
     )
-    features = _features(
-        {name: column for name, column in parts["public"].items() if name not in names.values()}
-    )
+    public = {name: column for name, column in parts["public"].items() if name not in names.values()}
+    gone = columns.left_out(public, {})
+    read = texts.guessed(public, gone)
+    features = [name for name in public if name not in gone or name in read]
     private = {*_records(parts["private"], features)}
     equal = sum(
         record in private for part in rows if part != "private" for record in _records(parts[part], features)
@@ -111,7 +113,8 @@ def _table(
         part: tables.to_csv(trial_mark.marked(content, len(rows[part]))) for part, content in parts.items()
     }
     people = len(np.unique(units[rows["private"]]))
-    return _written(out, ".csv", written, rows, classes, equal, people, names)
+    made = _written(out, ".csv", written, rows, classes, equal, people, names)
+    return made._replace(texts=read)
 
 
 def _unmarked(table: tables.Table) -> tables.Table:
@@ -124,12 +127,6 @@ def _hidden(public: list[list[str]], every: list[str]) -> tuple[str, ...]:
     shown = {label for part in public for label in part}
     hidden = () if shown >= {*every} else tuple(sorted({*every}))
     return labels.names_of_numbers(every) or hidden
-
-
-def _features(public: Mapping[str, list[str]]) -> list[str]:
-    """The columns that a run looks at."""
-    gone = columns.left_out(public, {})
-    return [name for name in public if name not in gone]
 
 
 def _records(table: Mapping[str, list[str]], features: list[str]) -> list[tuple[str, ...]]:

@@ -24,6 +24,7 @@ import numpy as np
 from pate_jax.ensemble.plan import Plan
 from pate_jax.ensemble.waves import Teachers, Wave
 from pate_jax.errors import PateError
+from pate_jax.models import Model
 from pate_jax.models.trees import Tree, filled, flat, nested, with_dtype
 from pate_jax.system import storage
 
@@ -207,19 +208,21 @@ def share_of(teachers: int, index: int, processes: int) -> np.ndarray:
     return np.arange(index * teachers // processes, (index + 1) * teachers // processes, dtype=np.int32)
 
 
-def finished_teachers(directory: Path | str) -> Teachers:
+def finished_teachers(directory: Path | str, net: Model | None = None) -> Teachers:
     """The teachers of all processes, read from disk wave by wave as they are asked for.
 
-    Nothing is trained, removed or written; teachers that are not finished are refused.
+    With the `net` they have its containers, also those that hold nothing. Nothing is trained, removed or
+    written; teachers that are not finished are refused.
     """
     parts: list[tuple[np.ndarray, Any]] = []
+    like = None if net is None else jax.eval_shape(net.init, jax.random.key(0))
     present = folders(directory)
     for index, (folder, identity) in enumerate(zip(present, identities(directory), strict=True)):
         teachers, processes = identity["teachers"], identity["processes"]
         if processes != len(present):
             raise PateError(f"{directory} holds the teachers of {len(present)} of {processes} processes")
         mine = share_of(teachers, index, processes)
-        store, wave = Store(folder, 0.0), plan(folder).wave
+        store, wave = Store(folder, 0.0, like), plan(folder).wave
         for number, first in enumerate(range(0, len(mine), wave)):
             if not store.finished(number):
                 raise PateError(f"{folder} holds no finished wave {number}: repeat `pate train` to go on")

@@ -12,7 +12,7 @@ import dataclasses
 import json
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from importlib import resources
 from typing import Any
@@ -129,7 +129,7 @@ def program_bytes(compiled: Any) -> int:
     return int(held + needs.temp_size_in_bytes)
 
 
-def device_bytes(devices: list[jax.Device]) -> int:
+def device_bytes(devices: Sequence[jax.Device]) -> int:
     """Bytes of each of these devices, used or free; devices of a CPU share the machine's memory."""
     if (stats := _stats(devices)) is not None:
         return min(found["bytes_limit"] for found in stats)
@@ -137,14 +137,14 @@ def device_bytes(devices: list[jax.Device]) -> int:
     return min(pages, _of_group("memory.max") or pages) // len(devices)
 
 
-def free_bytes(devices: list[jax.Device]) -> int:
+def free_bytes(devices: Sequence[jax.Device]) -> int:
     """Bytes that each of these devices can still give; devices of a CPU share the machine's memory."""
     if (stats := _stats(devices)) is not None:
         return min(found["bytes_limit"] - found["bytes_in_use"] for found in stats)
     return available_bytes() // len(devices)
 
 
-def _stats(devices: list[jax.Device]) -> list[dict[str, int]] | None:
+def _stats(devices: Sequence[jax.Device]) -> list[dict[str, int]] | None:
     """Memory statistics of accelerators that have their own memory, or None."""
     stats = [device.memory_stats() or {} for device in devices if device.platform != "cpu"]
     return stats if stats and all("bytes_limit" in found for found in stats) else None

@@ -11,14 +11,15 @@ import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import Int
 
 from pate_jax.data.dataset import AS_STORED
 from pate_jax.ensemble import plan as plans
-from pate_jax.ensemble import programs
+from pate_jax.ensemble import programs, reading
 from pate_jax.ensemble.waves import Teachers, cut
 from pate_jax.errors import PateError
-from pate_jax.models import Form, Model, in_form
+from pate_jax.models import Form, Net, in_form
 from pate_jax.models.preprocessing import Preprocessing
 from pate_jax.system import devices as machines
 from pate_jax.system import progress
@@ -27,15 +28,26 @@ BLOCK_BYTES = 1 << 28  # queries held on each device at a time
 
 
 def predict(
-    model: Model,
+    net: Net,
     preprocessing: Preprocessing,
     teachers: Teachers,
     inputs: np.ndarray,
     *,
     devices: int | None = None,
+    mesh: Mesh | None = None,
+    axis: str | None = None,
 ) -> Int[np.ndarray, "teachers queries"]:
-    """The label that each teacher of this process gives each input, int16 (int32 above 32,767 classes)."""
-    voter = _Voter(model, preprocessing, inputs, devices)
+    """The label that each teacher of this process gives each input, int16 (int32 above 32,767 classes).
+
+    >>> import jax
+    >>> from pate_jax.data.dataset import AS_STORED
+    >>> from pate_jax.models import Model
+    >>> net = Model(lambda key: jax.numpy.zeros(2), lambda bias, inputs: inputs + bias, {})
+    >>> teachers = Teachers.of(np.array([[0.0, 0.0], [0.0, 9.0], [0.0, 9.0]]))
+    >>> predict(net, AS_STORED, teachers, np.eye(2, dtype=np.float32)).tolist()
+    [[0, 1], [1, 1], [1, 1]]
+    """
+    voter = _Voter(net, preprocessing, inputs, programs.places(devices, mesh, axis))
     answer = voter.compiled.labels
     given = np.zeros((len(teachers.ids), len(inputs)), np.int16 if voter.classes <= 1 << 15 else np.int32)
     with progress.bar("labels", float(given.size)) as bar:
@@ -52,18 +64,28 @@ def predict(
 
 
 def vote(
-    model: Model,
+    net: Net,
     preprocessing: Preprocessing,
     teachers: Teachers,
     inputs: np.ndarray,
     *,
     devices: int | None = None,
+    mesh: Mesh | None = None,
+    axis: str | None = None,
 ) -> Int[np.ndarray, "queries classes"]:
     """How many teachers chose each class, for every input: int32, summed on the devices and over processes.
 
     Labels of single teachers are never stored, and a place without a teacher does not count.
+
+    >>> import jax
+    >>> from pate_jax.data.dataset import AS_STORED
+    >>> from pate_jax.models import Model
+    >>> net = Model(lambda key: jax.numpy.zeros(2), lambda bias, inputs: inputs + bias, {})
+    >>> teachers = Teachers.of(np.array([[0.0, 0.0], [0.0, 9.0], [0.0, 9.0]]))
+    >>> vote(net, AS_STORED, teachers, np.eye(2, dtype=np.float32)).tolist()
+    [[1, 2], [0, 3]]
     """
-    voter = _Voter(model, preprocessing, inputs, devices)
+    voter = _Voter(net, preprocessing, inputs, programs.places(devices, mesh, axis))
     add = voter.compiled.add
     total = np.zeros((len(inputs), voter.classes), np.int32)
     with progress.bar("votes", float(len(inputs) * len(teachers.ids))) as bar:
@@ -109,7 +131,7 @@ class _Compiled(NamedTuple):
 
 @programs.kept
 def _compiled(
-    apply: Callable, preprocessing: Preprocessing, width: int, classes: int, devices: tuple[jax.Device, ...]
+    apply: Callable, preprocessing: Preprocessing, width: int, classes: int, devices: programs.Places
 ) -> _Compiled:
     """The programs of a net: who votes again, votes with the same ones."""
 
@@ -124,7 +146,7 @@ def _compiled(
         chosen = given[:, :, None] == jnp.arange(classes)
         return votes + jnp.sum(jnp.where(chosen, real[:, None, None], 0), axis=0)
 
-    over = functools.partial(programs.Mapped, devices=list(devices))
+    over = functools.partial(programs.Mapped, devices=devices)
     return _Compiled(over(labels), over(add, donate=(0,)))
 
 
@@ -139,10 +161,11 @@ class _Voter:
     """A net in the form of prediction on this backend, and the queries in batches."""
 
     def __init__(
-        self, model: Model, preprocessing: Preprocessing, inputs: np.ndarray, devices: int | None
+        self, net: Net, preprocessing: Preprocessing, inputs: np.ndarray, devices: programs.Places
     ) -> None:
+        model = reading.model_for(net, preprocessing, np.asarray(inputs))
         row = plans.row(model.description.get("name"), jax.default_backend())
-        self.devices, self.inputs = machines.local(devices), np.asarray(inputs)
+        self.devices, self.inputs = devices, np.asarray(inputs)
         if not len(self.inputs):
             raise PateError("inputs is empty; give at least one input to vote on")
         if model.front is not None:
@@ -150,7 +173,7 @@ class _Voter:
         self.width, self.batch = row["predict"]["width"], min(row["predict"]["batch"], len(self.inputs))
         self.classes = _classes_of(model.apply, model.init, preprocessing, self.inputs.shape[1:])
         formed = in_form(model, Form(row["convolution"], row["dtype"])).apply
-        self.compiled = _compiled(formed, preprocessing, self.width, self.classes, tuple(self.devices))
+        self.compiled = _compiled(formed, preprocessing, self.width, self.classes, programs.fixed(devices))
 
     def blocks(self) -> Iterator[tuple[int, list[Any]]]:
         """Queries in blocks that stay on every device, each cut into batches of one size."""

@@ -1,31 +1,104 @@
 """One teacher's functions, run for devices x width teachers at once; the only file that names pmap.
 
-Inside a device `vmap` batches `width` teachers; over devices `pmap` runs the same program on each. A program
-takes and gives arrays of [devices, width, ...]. No numbers of two teachers ever meet: the compiled text of
-every program holds no collective, which a test reads.
+Inside a device `vmap` batches `width` teachers; over devices `pmap` runs the same program on each, or
+`shard_map` over the axis of a mesh that somebody else has made, with the same bits. A program takes and gives
+arrays of [devices, width, ...]. No numbers of two teachers ever meet: the compiled text of every program
+holds no collective, which a test reads.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from pate_jax.ensemble.plan import Plan
 from pate_jax.ensemble.teacher import Teacher
+from pate_jax.errors import PateError
 from pate_jax.models.trees import Tree
 from pate_jax.system import devices as machines
 
 Made = TypeVar("Made")
 
 
+class OnMesh(tuple[jax.Device, ...]):
+    """The devices along one axis of somebody else's mesh; along its other axes all is the same."""
+
+    mesh: Mesh
+    axis: str
+
+    def __new__(cls, mesh: Mesh, axis: str | None = None) -> OnMesh:
+        """Of a mesh with one axis that need not be named."""
+        names = tuple(map(str, mesh.axis_names))
+        if axis is None and len(names) != 1:
+            raise PateError(f"the mesh has the axes {', '.join(names)}: say which divides teachers, axis=")
+        chosen = axis or names[0]
+        if chosen not in names:
+            raise PateError(f"axis={axis!r} is no axis of the mesh, which has {', '.join(names)}")
+        along = np.moveaxis(mesh.devices, names.index(chosen), 0).reshape(mesh.shape[chosen], -1)
+        if any(device.process_index != jax.process_index() for device in along.ravel()):
+            raise PateError("the mesh has devices of other processes: give each process a mesh of its own")
+        made = super().__new__(cls, along[:, 0].tolist())
+        made.mesh, made.axis = mesh, chosen
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OnMesh) and (self.mesh, self.axis) == (other.mesh, other.axis)
+
+    def __hash__(self) -> int:
+        return hash((self.mesh, self.axis))
+
+    @property
+    def sharding(self) -> NamedSharding:
+        """How arrays of [devices, ...] lie on it."""
+        return NamedSharding(self.mesh, PartitionSpec(self.axis))
+
+    def over(self, function: Callable) -> Callable:
+        """`shard_map` of a function of one device's arrays, whose first axis is divided."""
+        lies = PartitionSpec(self.axis)
+        divided = jax.shard_map(function, mesh=self.mesh, in_specs=lies, out_specs=lies, check_vma=False)
+        if AxisType.Explicit not in self.mesh.axis_types:
+            return divided
+        return lambda *arguments: divided(*jax.reshard(arguments, self.sharding))
+
+    def mapped(self, function: Callable, donate: tuple[int, ...]) -> Any:
+        """What `jax.pmap` of a function is over devices."""
+
+        def one(*arguments: Tree) -> Tree:
+            mine = jax.tree.map(lambda leaf: leaf[0], arguments)
+            return jax.tree.map(lambda leaf: leaf[None], function(*mine))
+
+        lies = self.sharding
+        return jax.jit(self.over(one), in_shardings=lies, out_shardings=lies, donate_argnums=donate)
+
+
+Places = Sequence[jax.Device]  # devices by themselves, or OnMesh
+
+
+def places(count: int | None, mesh: Mesh | None, axis: str | None) -> Places:
+    """Where teachers are computed: on so many devices of this process, or on somebody's mesh."""
+    if mesh is None:
+        if axis is not None:
+            raise PateError(f"axis={axis!r} is of a mesh, and none was given: pass mesh=")
+        return machines.local(count)
+    if count is not None:
+        raise PateError(f"devices={count} and a mesh were both given, which names its devices: leave one out")
+    return OnMesh(mesh, axis)
+
+
+def fixed(devices: Places) -> tuple[jax.Device, ...]:
+    """The same places, hashable."""
+    return devices if isinstance(devices, OnMesh) else tuple(devices)
+
+
 class Mapped:
-    """`jax.pmap` of a function, compiled once for each shape of its arguments.
+    """`jax.pmap` of a function, or `shard_map`, compiled once for each shape of its arguments.
 
     A device of a CPU is one core (`devices.prepare`), so its program keeps to one thread. All devices share a
     pool of threads, where the parts of one device's operations would wait behind another's, and how an
@@ -33,9 +106,12 @@ class Mapped:
     a clock would choose between ways to compute a product, whose bits differ, anew in each process.
     """
 
-    def __init__(self, function: Callable, devices: list[jax.Device], donate: tuple[int, ...] = ()) -> None:
+    def __init__(self, function: Callable, devices: Places, donate: tuple[int, ...] = ()) -> None:
         self._options = machines.compiling(devices[0].platform)
-        self._mapped = jax.pmap(function, devices=devices, donate_argnums=donate)
+        if isinstance(devices, OnMesh):
+            self._mapped = devices.mapped(function, donate)
+        else:
+            self._mapped = jax.pmap(function, devices=devices, donate_argnums=donate)
         self._one = jax.jit(function, donate_argnums=donate)
         self._programs: dict[Any, Any] = {}
 
@@ -76,7 +152,7 @@ class Programs(NamedTuple):
     """(states, shards) -> the program that `steps` runs, for its text and its memory"""
 
 
-def build(teacher: Teacher, plan: Plan, devices: list[jax.Device]) -> Programs:
+def build(teacher: Teacher, plan: Plan, devices: Places) -> Programs:
     """The programs of this teacher in the form that the plan wants."""
     over = partial(across, plan=plan, devices=devices)
     if plan.steps_per_call:
@@ -92,9 +168,7 @@ def build(teacher: Teacher, plan: Plan, devices: list[jax.Device]) -> Programs:
     return Programs(over(teacher.start), run, over(teacher.turn, donate=(0,)), choose, compiled)
 
 
-def across(
-    function: Callable, *, plan: Plan, devices: list[jax.Device], donate: tuple[int, ...] = ()
-) -> Mapped:
+def across(function: Callable, *, plan: Plan, devices: Places, donate: tuple[int, ...] = ()) -> Mapped:
     """A function of one teacher, for devices x width teachers; every argument has those two axes first."""
     batched = in_turn(function) if plan.one_by_one else inside(function, plan.width)
     return Mapped(batched, devices, donate)
@@ -120,20 +194,22 @@ def in_turn(function: Callable) -> Callable:
     return lambda *arguments: jax.lax.map(lambda mine: function(*mine), arguments)
 
 
-def place(tree: Tree, devices: list[jax.Device], width: int) -> Tree:
+def place(tree: Tree, devices: Places, width: int) -> Tree:
     """Host arrays of [devices * width, ...] on the devices, `width` teachers on each."""
     tree = jax.tree.map(lambda leaf: np.asarray(leaf).reshape(len(devices), width, *leaf.shape[1:]), tree)
-    return jax.device_put(tree, layout(tuple(devices)))
+    return jax.device_put(tree, layout(fixed(devices)))
 
 
-def everywhere(array: np.ndarray, devices: list[jax.Device]) -> Any:
+def everywhere(array: np.ndarray, devices: Places) -> Any:
     """The same host array on each of the devices."""
-    return jax.device_put(np.broadcast_to(array, (len(devices), *array.shape)), layout(tuple(devices)))
+    return jax.device_put(np.broadcast_to(array, (len(devices), *array.shape)), layout(fixed(devices)))
 
 
 @functools.cache
 def layout(devices: tuple[jax.Device, ...]) -> Any:
     """How pmap itself lays out an array of [devices, ...]: anything else would compile each program twice."""
+    if isinstance(devices, OnMesh):
+        return devices.sharding
     return jax.pmap(lambda leaf: leaf, devices=devices)(np.zeros(len(devices))).sharding
 
 
@@ -167,7 +243,7 @@ def fetch(tree: Tree) -> Tree:
     return jax.tree.map(lambda leaf: np.asarray(leaf).reshape(-1, *leaf.shape[2:]), tree)
 
 
-def _several(step: Callable, plan: Plan, devices: list[jax.Device]) -> Mapped:
+def _several(step: Callable, plan: Plan, devices: Places) -> Mapped:
     def run(state, shard):
         for _ in range(plan.steps_per_call):
             state = step(state, shard)
@@ -176,7 +252,7 @@ def _several(step: Callable, plan: Plan, devices: list[jax.Device]) -> Mapped:
     return across(run, plan=plan, devices=devices, donate=(0,))
 
 
-def _epoch(step: Callable, plan: Plan, devices: list[jax.Device]) -> Mapped:
+def _epoch(step: Callable, plan: Plan, devices: Places) -> Mapped:
     """A whole epoch in one loop on the device; the number of its turns is an argument and shapes nothing."""
     batched = inside(step, plan.width)
 
@@ -192,5 +268,5 @@ def _repeat(program: Callable, states: Tree, shards: Tree, times: int) -> Tree:
     return states
 
 
-def _number(value: int, devices: list[jax.Device]) -> np.ndarray:
+def _number(value: int, devices: Places) -> np.ndarray:
     return np.full(len(devices), value, np.int32)

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any, Literal, get_args
 
 from pate_jax.errors import PateError, above, at_least, one_of
-from pate_jax.models.names import Activation, Augmentation, Net, Space
+from pate_jax.models.names import Activation, Augmentation, Space
 
 Loss = Literal["cross_entropy", "squared"]
 Optimizer = Literal["sgd", "adam"]
@@ -20,9 +20,13 @@ class TeacherConfig:
     30
     """
 
-    net: Net | None = None
-    """mlp, cnn, pate2017, resnet, table, patches (linear, on typical patches of the public pool), or linear
-    (in closed form, on a space of the public pool); unset: the caller's choice, cnn for images in `pate`"""
+    net: str | None = None
+    """mlp, cnn, pate2017, resnet, table, patches (linear, on typical patches of the public pool), linear (in
+    closed form, on a space of the public pool), or your own module of Flax as package.module:Class; unset:
+    the caller's choice, cnn for images in `pate`"""
+    net_args: str | None = None
+    """of your own net: its arguments as in Python, such as "hidden=64, rate=0.1"; classes, num_classes,
+    input_shape and in_features are given to it by themselves"""
     front: str | None = None
     """of linear: the space that its teachers look through (patches, columns, identity, encoder, contrast), or
     your own encoder as module:function; encoder takes the array features beside your inputs; unset: those
@@ -66,11 +70,20 @@ class TeacherConfig:
         _check(self)
 
     @property
+    def own_net(self) -> bool:
+        """Whether the net is a user's own, as package.module:Class.
+
+        >>> TeacherConfig(net="my_package.nets:Small").own_net, TeacherConfig(net="cnn").own_net
+        (True, False)
+        """
+        return ":" in (self.net or "")
+
+    @property
     def closed_form(self) -> bool:
         """Whether one formula gives a teacher's parameters, so that none of the steps' settings matters."""
         return self.net == "linear"
 
-    def of_net(self, name: Net | None) -> TeacherConfig:
+    def of_net(self, name: str | None) -> TeacherConfig:
         """The same for the net of this name, which it takes where it names none.
 
         >>> TeacherConfig().of_net("linear").closed_form
@@ -135,6 +148,11 @@ def _check(config: TeacherConfig) -> None:
             "teachers follow from a formula: leave it out"
         )
     _check_front(config)
+    if config.net_args is not None and config.net is not None and not config.own_net:
+        raise PateError(
+            f"net_args={config.net_args!r} is for a net of your own, and the net is {config.net!r}: give it "
+            "as package.module:Class, or leave them out"
+        )
     for name, known in (("loss", Loss), ("optimizer", Optimizer), ("augment", Augmentation)):
         if (value := getattr(config, name)) is not None:
             one_of(get_args(known), **{name: value})

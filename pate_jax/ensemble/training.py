@@ -11,20 +11,24 @@ from typing import Any
 
 import jax
 import numpy as np
+import optax
+from jax.sharding import Mesh
 from jaxtyping import Array
 
 from pate_jax.data.dataset import AS_STORED
 from pate_jax.ensemble import feeding as cutting
 from pate_jax.ensemble import plan as plans
-from pate_jax.ensemble import programs, ridge, waves
+from pate_jax.ensemble import programs, reading, ridge, waves
 from pate_jax.ensemble import teacher as single_teacher
 from pate_jax.ensemble.checkpoint import Store, share_of
 from pate_jax.ensemble.plan import Plan
+from pate_jax.ensemble.programs import Places
 from pate_jax.ensemble.settings import TeacherConfig
-from pate_jax.ensemble.teacher import News, Shard
+from pate_jax.ensemble.teacher import LossOf, News, Own, Shard
 from pate_jax.ensemble.waves import Machine, Teachers
 from pate_jax.errors import PateError
-from pate_jax.models import Model, in_form
+from pate_jax.models import Model, Net, in_form
+from pate_jax.models.augment import Augmentation
 from pate_jax.models.preprocessing import Preprocessing
 from pate_jax.system import devices as machines
 from pate_jax.system import progress, storage
@@ -34,7 +38,8 @@ ELSEWHERE = (
     "checkpoint_seconds",
     "width",
     "public_records",
-)  # where and when teachers are computed, or stored in the plan
+    "net_args",
+)  # where and when teachers are computed, or stored in the plan or with the net
 NOT_COMPILED = (
     *ELSEWHERE,
     "activation",
@@ -46,15 +51,21 @@ IN_MEMORY = 0.25  # parameters above this share of the free memory stay on disk
 
 
 def fit(
-    model: Model,
+    net: Net,
     preprocessing: Preprocessing,
     inputs: np.ndarray,
     labels: np.ndarray,
     shards: Any,
     *,
     key: Array,
-    config: TeacherConfig,
+    config: TeacherConfig | None = None,
     directory: Path | str | None = None,
+    tx: optax.GradientTransformation | None = None,
+    loss: LossOf | None = None,
+    augment: Augmentation | None = None,
+    public_constants: bool = False,
+    mesh: Mesh | None = None,
+    axis: str | None = None,
 ) -> Teachers:
     """Train one teacher per shard: `shards.rows[t, :shards.counts[t]]` are teacher t's rows of the records.
 
@@ -63,44 +74,56 @@ def fit(
     goes on from there after an interruption, bit for bit as if there had been none, and finished teachers are
     loaded. Of several processes (`jax.distributed`) each trains and keeps its own teachers.
 
+    `net` is a `Model`, or a module of Flax as `models.model_of` takes it. `tx` (any chain of optax, with its
+    learning rate), `loss` ((logits, labels) -> the loss of each record) and `augment` ((key, one input) ->
+    one input) replace the config's names; what would join teachers is refused (`reading`). Where own code
+    holds arrays by itself, `public_constants` says that no private record went into them. A `mesh` of yours
+    divides teachers along its `axis`, by `shard_map` and with the same bits.
+
     >>> import jax, numpy as np
     >>> from pate_jax import models
-    >>> from pate_jax.data import Preprocessing
+    >>> from pate_jax.data.dataset import AS_STORED
     >>> from pate_jax.data.partition import Shards
-    >>> inputs = np.eye(6, dtype=np.float32)
+    >>> inputs, labels = np.eye(6, dtype=np.float32), np.array([0, 1, 0, 1, 1, 0])
     >>> shards = Shards(np.array([[0, 1, 2], [3, 4, 0]], np.int32), np.array([3, 2], np.int32))
     >>> model = models.build("table", input_shape=(6,), classes=2)
     >>> config = TeacherConfig(net="table", epochs=1, min_steps=20)
-    >>> same = Preprocessing((0.0,), (1.0,))
-    >>> labels = np.array([0, 1, 0, 1, 1, 0])
-    >>> teachers = fit(model, same, inputs, labels, shards, key=jax.random.key(0), config=config)
+    >>> teachers = fit(model, AS_STORED, inputs, labels, shards, key=jax.random.key(0), config=config)
     >>> teachers.params["dense0"]["kernel"].shape
     (2, 6, 64)
     """
-    config = config.of_net(model.description.get("name")).resolved()
+    given, inputs = config or TeacherConfig(), np.asarray(inputs)
+    own = Own(tx, loss, augment).checked(given)
+    model = reading.model_for(net, preprocessing, inputs)
+    config = given.of_net(model.description.get("name")).resolved()
     data = cutting.records(inputs, labels, shards, key, config)
     if model.front is None:
-        _check_net(model, preprocessing, data)
-    chosen = machines.local(config.devices)
-    mine = own_ids(len(data.counts))
-    store = _store(directory, config, model)
+        reading.check_net(model, preprocessing, data)
+    program = reading.own_program(model, preprocessing, data, config, own, public_constants)
+    chosen = programs.places(config.devices, mesh, axis)
+    mine, store = own_ids(len(data.counts)), _store(directory, config, model)
     if store is not None:
-        store.agree(identity(model, preprocessing, data, config))
-        store.sweep()
+        store.agree(identity(model, preprocessing, data, config) | program)
     if model.front is not None:
         data, preprocessing = _behind(model.front, data, mine, store), AS_STORED
-        _check_net(model, preprocessing, data)
-    plan = _plan(model, preprocessing, data, config, chosen, store)
-    machine = _machine(model, preprocessing, config, plan, chosen)
-    data = data._replace(length=_length(data, plan, config))
+        reading.check_net(model, preprocessing, data)
+    plan = _plan(model, preprocessing, data, config, chosen, store, own)
+    machine = _machine(model, preprocessing, config, plan, chosen, own)
+    return _trained(machine, data._replace(length=_length(data, plan, config)), mine, store)
+
+
+def _trained(machine: Machine, data: cutting.Records, mine: np.ndarray, store: Store | None) -> Teachers:
+    chosen = machine.devices
+    if store is not None:
+        store.sweep()
     if not _all_finished(mine, store):
         _check_room(machine, data)
-        _tell_of_cores(chosen, config)
+        _tell_of_cores(chosen, machine.config)
     with machines.kept_memory() if chosen[0].platform == "cpu" else nullcontext():
         return _train(machine, data, mine, store)
 
 
-def _tell_of_cores(chosen: list[jax.Device], config: TeacherConfig) -> None:
+def _tell_of_cores(chosen: Places, config: TeacherConfig) -> None:
     """Say so where most cores are idle: each device of a CPU trains on one."""
     alone = chosen[0].platform == "cpu" and jax.process_count() == 1 and config.devices is None
     if alone and len(chosen) == 1 < machines.cores():
@@ -179,7 +202,7 @@ def _store(directory: Path | str | None, config: TeacherConfig, model: Model) ->
     return Store(folder, config.checkpoint_seconds, jax.eval_shape(model.init, jax.random.key(0)))
 
 
-def _plan(model, preprocessing, data, config, chosen, store: Store | None) -> Plan:
+def _plan(model, preprocessing, data, config, chosen, store: Store | None, own: Own | None = None) -> Plan:
     share = -(-len(data.counts) // jax.process_count())
     stored = store.plan() if store is not None else None
     if stored is not None:
@@ -191,13 +214,15 @@ def _plan(model, preprocessing, data, config, chosen, store: Store | None) -> Pl
             )
         return Plan(**stored)
     memory = 0 if config.width else plans.device_bytes(chosen)
-    plan = planned(model, preprocessing, data, config, chosen, len(chosen), share, memory)
+    plan = planned(model, preprocessing, data, config, chosen, len(chosen), share, memory, own)
     if store is not None:
         store.keep_plan(dataclasses.asdict(plan))
     return plan
 
 
-def planned(model, preprocessing, data, config, chosen, devices: int, share: int, memory: int) -> Plan:
+def planned(
+    model, preprocessing, data, config, chosen, devices: int, share: int, memory: int, own: Own | None = None
+) -> Plan:
     """The plan for a `share` of the teachers on this number of devices, from public values alone.
 
     The memory of programs is measured on the devices `chosen`, at the length that follows from the public
@@ -212,7 +237,7 @@ def planned(model, preprocessing, data, config, chosen, devices: int, share: int
     public = data._replace(length=length)
 
     def measure(candidate: Plan) -> int:
-        return _needed(_machine(model, preprocessing, config, candidate, chosen), public)
+        return _needed(_machine(model, preprocessing, config, candidate, chosen, own), public)
 
     return plans.within_memory(plan, devices, measure)
 
@@ -243,29 +268,39 @@ def _check_room(machine: Machine, data: cutting.Records) -> None:
 
 
 def _machine(
-    model: Model, preprocessing: Any, config: TeacherConfig, plan: Plan, chosen: list[jax.Device]
+    model: Model,
+    preprocessing: Any,
+    config: TeacherConfig,
+    plan: Plan,
+    chosen: Places,
+    own: Own | None = None,
 ) -> Machine:
     formed = in_form(model, plan.form)
     usual = TeacherConfig()
     same = dataclasses.replace(config, **{name: getattr(usual, name) for name in NOT_COMPILED})
     alike = dataclasses.replace(plan, wave=0, public_records=0, length=0, memory=0)  # likewise
     teacher, built = _compiled(
-        formed.init, formed.apply, preprocessing, same, alike, tuple(chosen), _shape(formed)
+        (formed.init, formed.apply, formed.learn),
+        preprocessing,
+        same,
+        alike,
+        programs.fixed(chosen),
+        _shape(formed),
+        own or Own(),
     )
     return Machine(teacher, built, plan, chosen, config)
 
 
 @programs.kept
-def _compiled(
-    init, apply, preprocessing, config, plan: Plan, chosen: tuple[jax.Device, ...], shape
-) -> tuple[Any, ...]:
+def _compiled(net, preprocessing, config, plan: Plan, chosen: Places, shape, own: Own) -> tuple[Any, ...]:
     """The programs, cached: a second ensemble of the same kind is not compiled again."""
-    model = Model(init, apply, {"input_shape": shape})
+    init, apply, learn = net
+    model = Model(init, apply, {"input_shape": shape}, learn=learn)
     if config.closed_form:
         teacher = ridge.teacher(model, config)
     else:
-        teacher = single_teacher.teacher(model, preprocessing.apply, config)
-    return teacher, programs.build(teacher, plan, list(chosen))
+        teacher = single_teacher.teacher(model, preprocessing.apply, config, own)
+    return teacher, programs.build(teacher, plan, chosen)
 
 
 def _shape(model: Model) -> tuple[int, ...]:
@@ -280,26 +315,12 @@ def compiled(machine: Machine, data: cutting.Records) -> Any:
 def _shapes(machine: Machine, data: cutting.Records) -> Any:
     """What the program that trains takes for these records: the shapes of all its teachers' arrays."""
     places = (len(machine.devices), machine.plan.width)
-    lies = programs.layout(tuple(machine.devices))
+    lies = programs.layout(programs.fixed(machine.devices))
 
     def widen(leaf):
         return jax.ShapeDtypeStruct((*places, *leaf.shape), leaf.dtype, sharding=lies)
 
     return jax.tree.map(widen, _one(machine, data))
-
-
-def _check_net(model: Model, preprocessing: Preprocessing, data: cutting.Records) -> None:
-    shape = jax.ShapeDtypeStruct((2, *data.inputs.shape[1:]), np.float32)
-    params = jax.eval_shape(model.init, jax.random.key(0))
-    logits = jax.eval_shape(lambda p, x: model.apply(p, preprocessing.apply(x)), params, shape)
-    if logits.ndim != 2 or logits.shape[0] != 2:
-        raise PateError(
-            f"the net gives an array {list(logits.shape)} for 2 inputs; logits [2, classes] are wanted"
-        )
-    if len(data.labels) and data.labels.max() >= logits.shape[1]:
-        raise PateError(
-            f"label {data.labels.max()} is beyond the net's classes={logits.shape[1]}; raise classes"
-        )
 
 
 def _train(machine: Machine, data: cutting.Records, mine: np.ndarray, store: Store | None) -> Teachers:

@@ -61,6 +61,9 @@ class Teachers:
 
     Each part is the ids of some teachers and a function that gives their stacked parameters: from memory, or
     from disk where all of them together would not fit.
+
+    >>> Teachers.of({"bias": np.zeros((5, 3))}).params["bias"].shape
+    (5, 3)
     """
 
     ids: np.ndarray
@@ -98,7 +101,7 @@ class Machine(NamedTuple):
     teacher: Teacher
     programs: compiled.Programs
     plan: Plan
-    devices: list[jax.Device]
+    devices: compiled.Places
     config: TeacherConfig
 
 

@@ -32,8 +32,9 @@ from numbers import Real
 from typing import ClassVar, Literal, cast, get_args
 
 from pate_jax.errors import PateError
+from pate_jax.mechanisms import codec
+from pate_jax.mechanisms.codec import settle_numbers
 from pate_jax.mechanisms.descriptions import ROUNDED_SCALES, Noise
-from pate_jax.mechanisms.numerals import described, settle_numbers
 
 Change = Literal["changed", "joined"]  # a voter's contents are replaced, or the voter is added or removed
 Voting = Literal["neighbours", "sums"]  # how a crowd votes
@@ -229,23 +230,14 @@ CrowdRelease = NeighbourCounts | ClassSums | HeadCount | Score | Comparison
 BY_NAME: dict[str, type[CrowdRelease]] = {kind.name: kind for kind in get_args(CrowdRelease)}
 
 
-def to_dict(release: CrowdRelease) -> dict[str, str | int | float]:
-    """A JSON-ready description; `from_dict` is its inverse.
-
-    >>> to_dict(ClassSums(classes=3, directions=16, length=100, sigma=4000.0))["name"]
-    'sums'
-    """
-    return {"name": release.name, **dataclasses.asdict(release)}
-
-
 def from_dict(description: object) -> CrowdRelease:
     """The release that `to_dict` described.
 
     >>> release = NeighbourCounts(queries=80, classes=10, votes=2, sigma=40.0)
-    >>> from_dict(to_dict(release)) == release
+    >>> from_dict(codec.to_dict(release)) == release
     True
     """
-    return cast(CrowdRelease, described(description, BY_NAME, "release"))
+    return cast(CrowdRelease, codec.from_dict(CrowdRelease, description, "release"))
 
 
 def _check(release: NeighbourCounts | ClassSums | Comparison | _Number, classes: int) -> None:

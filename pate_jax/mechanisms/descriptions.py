@@ -11,13 +11,13 @@ find it there.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, cast, get_args
 
 from pate_jax.errors import PateError
-from pate_jax.mechanisms.numerals import described, settle_numbers
+from pate_jax.mechanisms import codec
+from pate_jax.mechanisms.codec import settle_numbers
 
 __all__ = [
     "BY_NAME",
@@ -38,7 +38,6 @@ __all__ = [
     "check_votes_suffice",
     "from_dict",
     "name_of",
-    "to_dict",
 ]
 
 Family = Literal[
@@ -302,7 +301,7 @@ class GaussianHistogram(Plain, name="gaussian-histogram", family="rounded_gaussi
 
     A neighbour changes what one teacher has learned from: its vote on every query may go to another class, so
     two counts of each row move by one vote. `Q` rows move by `sqrt(2 Q)` at most, in Euclidean length, and
-    are one Gaussian release with `mu = sqrt(2 Q) / sigma`. docs/teachers.md has the proof.
+    are one Gaussian release with `mu = sqrt(2 Q) / sigma`. docs/proofs/accounting.md has the proof.
 
     >>> GaussianHistogram(sigma=40.0).noise, GaussianHistogram(sigma=40.0).releases_counts
     (Noise(family='rounded_gaussian', scale=40.0), True)
@@ -349,19 +348,10 @@ def check_votes_suffice(mechanism: Mechanism) -> None:
         )
 
 
-def to_dict(mechanism: Mechanism) -> dict[str, str | float]:
-    """A JSON-ready description; `from_dict` is its inverse.
-
-    >>> to_dict(GNMax(sigma=40))
-    {'name': 'gnmax', 'sigma': 40.0}
-    """
-    return {"name": name_of(mechanism), **dataclasses.asdict(mechanism)}
-
-
 def from_dict(description: Mapping[str, object]) -> Mechanism:
     """The mechanism that `to_dict` described.
 
     >>> from_dict({'name': 'lnmax', 'scale': 20.0})
     LNMax(scale=20.0)
     """
-    return cast(Mechanism, described(description, BY_NAME, "mechanism"))
+    return cast(Mechanism, codec.from_dict(Mechanism, description, "mechanism"))

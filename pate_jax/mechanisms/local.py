@@ -31,7 +31,7 @@ from typing import ClassVar
 
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import laws
-from pate_jax.mechanisms.numerals import settle_numbers
+from pate_jax.mechanisms.codec import settle_numbers
 
 WORDS = 1 << laws.WORD_BITS
 _ONE = 1 << 256

@@ -31,8 +31,8 @@ from numbers import Real
 
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import laws
+from pate_jax.mechanisms.codec import settle_numbers
 from pate_jax.mechanisms.descriptions import Noise
-from pate_jax.mechanisms.numerals import settle_numbers
 
 SMALLEST_SHARE = 2.0  # the least scale of one party's noise
 _DOWN, _UP = 1 - 1e-12, 1 + 1e-9

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from pate_jax.errors import PateError
+from pate_jax.mechanisms.codec import settle_numbers
 from pate_jax.mechanisms.descriptions import ConfidentDiscreteGaussian, DiscreteGaussianMax
 from pate_jax.mechanisms.noise_shares import NoiseShares
-from pate_jax.mechanisms.numerals import settle_numbers
 
 Voters = Literal["teachers", "neighbours", "sums"]
 Opened = Literal["counts", "answers"]

@@ -7,13 +7,12 @@ its distance plus noise reaches a threshold, which has noise of its own. The thr
 after each query that is not answered, and the list ends with the query that is the `cutoff`-th of these
 (Bassily, Thakkar and Thakurta 2018: sparse vector over distances to instability).
 
-The derivation is in docs/stable.md, the cost in `pate_jax.accounting.stable`, and the sampler in
+The derivation is in docs/proofs/stable.md, the cost in `pate_jax.accounting.stable`, and the sampler in
 `pate_jax.aggregate.stable`. NumPy only.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
@@ -23,9 +22,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import descriptions
+from pate_jax.mechanisms import codec
+from pate_jax.mechanisms.codec import settle_numbers
 from pate_jax.mechanisms.descriptions import SMALLEST_SCALE, Mechanism, Noise
-from pate_jax.mechanisms.numerals import described, settle_numbers
 
 LARGEST_SCALE = 20_000.0  # in votes; tables of discrete Laplace noise end a little above
 LARGEST_THRESHOLD, LARGEST_CUTOFF = 1 << 24, 100_000
@@ -66,16 +65,6 @@ class StableAnswers:
 
 
 AnyMechanism = Mechanism | StableAnswers  # what may answer the queries of a run
-BY_NAME: dict[str, type[AnyMechanism]] = {**descriptions.BY_NAME, StableAnswers.name: StableAnswers}
-
-
-def to_dict(mechanism: AnyMechanism) -> dict[str, str | float]:
-    """A JSON-ready description; `from_dict` is its inverse.
-
-    >>> to_dict(StableAnswers(threshold=40, scale=3.0, cutoff=1))
-    {'name': 'stable-answers', 'threshold': 40, 'scale': 3.0, 'cutoff': 1}
-    """
-    return {"name": mechanism.name, **dataclasses.asdict(mechanism)}
 
 
 def from_dict(description: Mapping[str, Any]) -> AnyMechanism:
@@ -84,7 +73,7 @@ def from_dict(description: Mapping[str, Any]) -> AnyMechanism:
     >>> from_dict({"name": "stable-answers", "threshold": 40, "scale": 3.0, "cutoff": 1}).cutoff
     1
     """
-    return cast(AnyMechanism, described(description, BY_NAME, "mechanism"))
+    return cast(AnyMechanism, codec.from_dict(AnyMechanism, description, "mechanism"))
 
 
 def distance(votes: ArrayLike) -> NDArray[np.int64]:

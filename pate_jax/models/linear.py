@@ -14,11 +14,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from pate_jax.errors import at_least
-from pate_jax.models.nets import Model, Params
+from pate_jax.models.flax_nets import Model, Params
 from pate_jax.models.spaces import Space
 
 _POWERS = {"likeness": 0.5}  # of whitening
-CONSTANT = 0.2  # where public inputs are about 1 long; chosen on synthetic data (docs/teachers.md)
+CONSTANT = 0.2  # where public inputs are about 1 long; chosen on synthetic data (benchmarks/NOTES.md)
 
 
 def on_space(space: Space, *, input_shape: tuple[int, ...], classes: int) -> Model:

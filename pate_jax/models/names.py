@@ -1,4 +1,4 @@
-"""The names of nets, activations, augmentations and spaces, for settings and flags that must not load JAX."""
+"""Names of nets, activations, augmentations, spaces and metrics, for settings and flags without JAX."""
 
 from __future__ import annotations
 
@@ -19,4 +19,5 @@ Net = Literal[
 Solved = Literal["sums", "head", "rows"]  # students in closed form, which no teacher is
 Space = Literal["patches", "columns", "identity", "encoder", "contrast"]
 Activation = Literal["relu", "tanh", "tempered_sigmoid"]
+Metric = Literal["accuracy", "balanced", "auroc", "auprc"]
 Augmentation = Literal["none", "shift", "flip", "crop", "shift_flip", "crop_flip"]

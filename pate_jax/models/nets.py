@@ -3,9 +3,7 @@
 A net is written as a Flax NNX module, and converted once: `build` gives `Model(init, apply)` over a plain
 nested dict of arrays, so that `jax.vmap` and `jax.pmap` see nothing but pure functions. No net keeps running
 statistics: normalisation is over one record's channels (GroupNorm), never over records, so one record of a
-batch never changes the answer for another one.
-
-A net of your own needs no Flax at all: any `Model(init, apply)` of pure functions will do.
+batch never changes the answer for another one. Nets of your own may keep them (`flax_nets.model_of`).
 """
 
 from __future__ import annotations
@@ -14,18 +12,18 @@ import copy
 import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from jaxtyping import Array, Float
 
 from pate_jax.errors import PateError, at_least, one_of
 from pate_jax.models import integers, names
 from pate_jax.models import patches as known_patches
 from pate_jax.models import photos as known_photos
+from pate_jax.models.flax_nets import Model
 from pate_jax.models.layers import (
     Convolution,
     Form,
@@ -35,29 +33,8 @@ from pate_jax.models.layers import (
     activation_function,
     dense,
 )
-from pate_jax.models.nearness import nearness
 from pate_jax.models.preprocessing import Preprocessing
-from pate_jax.models.table_features import Products, Ramps
-
-Params = Any
-
-
-class Model(NamedTuple):
-    """A net as pure functions: `init(key) -> params`, `apply(params, inputs) -> logits`.
-
-    `description` is JSON and enough to build the net again: `build(**description)`. It is the identity of a
-    net of your own too: a checkpoint is refused where it differs.
-
-    A net may have a `front` that is the same for all teachers and never learns: it turns stored inputs into
-    what `apply` takes, once before training instead of at every step, in place of the preprocessing. `hidden`
-    is what the last layer reads: the net's features.
-    """
-
-    init: Callable[[Array], Params]
-    apply: Callable[[Params, Float[Array, "batch ..."]], Float[Array, "batch classes"]]
-    description: dict[str, Any]
-    front: Callable[[np.ndarray], np.ndarray] | None = None
-    hidden: Callable[[Params, Float[Array, "batch ..."]], Float[Array, "batch features"]] | None = None
+from pate_jax.models.table_features import Products, Ramps, nearness
 
 
 class DenseNet(Layered):
@@ -270,7 +247,7 @@ _SUMS: dict[str, Any] = {
     "sides": 1,
     **_SEEN,
 }
-NETS: Mapping[names.Net | names.Solved, tuple[type[Layered], dict[str, Any]]] = {
+NETS: Mapping[str, tuple[type[Layered], dict[str, Any]]] = {
     "mlp": (DenseNet, {"hidden": (128, 64)}),
     "table": (DenseNet, {"hidden": (64, 32)}),
     "cnn": (ConvolutionalNet, _CNN),
@@ -287,7 +264,7 @@ NETS: Mapping[names.Net | names.Solved, tuple[type[Layered], dict[str, Any]]] = 
 
 
 def build(
-    name: names.Net | names.Solved,
+    name: str,
     *,
     input_shape: tuple[int, ...],
     classes: int,
@@ -314,7 +291,7 @@ def build(
 
 
 @lru_cache(maxsize=64)
-def _build(name: names.Net | names.Solved, input_shape, classes, activation, form, settings) -> Model:
+def _build(name: str, input_shape, classes, activation, form, settings) -> Model:
     """Build once: a net asked for again is the same two functions, so nothing is compiled again for it."""
     one_of(NETS, net=name)
     kind, defaults = NETS[name]

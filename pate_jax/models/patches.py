@@ -279,7 +279,7 @@ def _middles(points: np.ndarray, middles: np.ndarray) -> np.ndarray:
     return middles
 
 
-_AT_ONCE = 100  # images that a device looks at together, at most
+_AT_ONCE = 100  # images that a core looks at together, at most: more leave its cache; calls cost it little
 _TOGETHER = 2000  # images that all devices look at together, at least: as many as `spaces` hands over
 Look = Callable[[Any, Array], Array]  # of what is known and a block: one row for each image of it
 
@@ -293,7 +293,8 @@ def block_features(
     `look` that treats each image by itself gives it the same bits alone and in any company.
     """
     present = devices.local()
-    each = min(_AT_ONCE, -(-_TOGETHER // len(present)))
+    each = -(-_TOGETHER // len(present))
+    each = min(_AT_ONCE, each) if present[0].platform == "cpu" else each
     places = tuple(present[: max(1, -(-len(images) // each))])
     program, rows, everywhere = _looking(look, places)
     there, step = jax.device_put(known, everywhere), each * len(places)

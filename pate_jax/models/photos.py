@@ -24,7 +24,7 @@ from pate_jax.system.eigen import eigensystem
 SIZE, CELLS, THRESHOLD = 6, 3, 1.0
 LEAST_SIDE = 16  # pixels; what is smaller is seen as grey pictures are
 _KINDS = (1600, 800, 400, 200, 100)  # the first for which there is time
-_OPERATIONS = 4e13  # for all photos; what this is in minutes: docs/voters.md
+_OPERATIONS = 4e13  # for all photos; what this is in minutes: benchmarks/NOTES.md
 _USUAL = 60_000  # photos, where nobody says how many there will be
 _SAMPLE, _PHOTOS, _ROUNDS = 100_000, 3000, 12  # patches, of how many photos, and rounds of k-means on them
 _FLAT, _RIDGE = 0.1, 0.1  # added to the variance of a patch and of a direction, as shares of the mean

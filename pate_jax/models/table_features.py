@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Array, Float, Int
 
-_STRETCHES = 5  # of a column, at most; how it was chosen: docs/voters.md
+_STRETCHES = 5  # of a column, at most; how it was chosen: benchmarks/NOTES.md
 _MOST = 1000  # ramps of a table
 _SHORTEST = 1e-4  # of a column's spread: shorter stretches would be steeper than rounding allows
 _FEW = 8  # different numbers of a column that has ramps, at least; fewer are categories, or nearly
@@ -67,7 +69,7 @@ def _of_column(values: np.ndarray, column: int, stretches: int, tail: float) -> 
     )
 
 
-_ROWS = 50  # of the pool for each product, at least; how both were chosen: docs/voters.md
+_ROWS = 50  # of the pool for each product, at least; how both were chosen: benchmarks/NOTES.md
 _MOST_PRODUCTS = 1000  # of a table
 _WEIGHT = 0.15  # spread of a product over that of its columns
 
@@ -134,3 +136,30 @@ def products_of(public: Float[np.ndarray, "row column"], tail: float) -> Product
 
 def _pairs(columns: int) -> int:
     return columns * (columns - 1) // 2
+
+
+def nearness(
+    ones: Float[Array, "one features"], others: Float[Array, "other features"], reach: Array
+) -> Float[Array, "one other"]:
+    """1 at the same place, and falling as a Gaussian: `exp(-1)` where the squared distance is the reach.
+
+    >>> found = nearness(jnp.zeros((1, 2)), jnp.array([[0.0, 0.0], [1.0, 1.0]]), jnp.array(2.0))
+    >>> [f"{one:.3f}" for one in found[0]]
+    ['1.000', '0.368']
+    """
+    products = jnp.matmul(ones, others.T, precision=jax.lax.Precision.HIGHEST)
+    gaps = (ones**2).sum(1)[:, None] + (others**2).sum(1) - 2 * products
+    return jnp.exp(-jnp.maximum(gaps, 0) / reach)
+
+
+def squared_gaps(
+    ones: Float[np.ndarray, "one features"], others: Float[np.ndarray, "other features"]
+) -> Float[np.ndarray, "one other"]:
+    """Squared distances in double precision: what least squares on nearness needs where rows are equal.
+
+    >>> squared_gaps(np.array([[0.0, 3.0]]), np.array([[4.0, 0.0], [0.0, 3.0]])).tolist()
+    [[25.0, 0.0]]
+    """
+    ones, others = ones.astype(np.float64), others.astype(np.float64)
+    gaps = (ones**2).sum(1)[:, None] + (others**2).sum(1) - 2 * ones @ others.T
+    return np.asarray(np.maximum(gaps, 0))

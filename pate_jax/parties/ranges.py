@@ -5,7 +5,7 @@ and only if `b (b - 1) = 0`, and a query's counts add up to N if and only if `su
 of one party are multiplied by public random numbers and added up, and this one sum is opened. If all are
 zero, it is zero, and whoever sees it learns nothing. If any is not, then it is zero with a chance of one in
 the modulus, because the random numbers are drawn after every party has received everything: see `inputs.py`.
-A party that also lies about its own share of this sum is not found (docs/parties.md).
+A party that also lies about its own share of this sum is not found (docs/proofs/parties.md).
 
 A count that may be anything up to a limit, as those of neighbours may, gets one more class, "no vote", which
 takes the rest up to the limit.

@@ -13,22 +13,23 @@ import numpy as np
 
 from pate_jax import aggregate, voting
 from pate_jax.errors import PateError
-from pate_jax.mechanisms.stable import StableAnswers, to_dict
+from pate_jax.mechanisms.codec import to_dict
+from pate_jax.mechanisms.stable import StableAnswers
 from pate_jax.runs import budget, ledger
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.ledger import Given, Line
+from pate_jax.runs.ledger import AnswerLine, Given
 from pate_jax.system import storage
 
 
-def shown(run: RunDirectory) -> list[Line]:
+def shown(run: RunDirectory) -> list[AnswerLine]:
     """The lines of the ledger, where settings and files of answers agree with them."""
     settings, lines = run.record.read(), []
     mechanism = settings.mechanism if "mechanism" in settings else None
     for line in ledger.lines(run.ledger):
         budget.recorded_cost(settings.budget, line)
-        if line.mechanism != mechanism:
+        if line.event.mechanism != mechanism:
             raise PateError(
-                f"batch {line.batch} in {run.ledger} was answered by {to_dict(line.mechanism)}, and "
+                f"batch {line.batch} in {run.ledger} was answered by {to_dict(line.event.mechanism)}, and "
                 f"{run.settings} now says {mechanism and to_dict(mechanism)}: restore it from a backup"
             )
         lines.append(line)
@@ -41,7 +42,7 @@ def shown(run: RunDirectory) -> list[Line]:
     return lines
 
 
-def asked(run: RunDirectory) -> list[Line]:
+def asked(run: RunDirectory) -> list[AnswerLine]:
     """The lines of the ledger, at least one, where all their answers have been written."""
     lines = shown(run)
     for batch in [line.batch for line in lines] or [1]:
@@ -53,9 +54,9 @@ def load_answers(run: RunDirectory) -> aggregate.Answers:
     """The answers to all queries asked so far, batch after batch."""
     lines = asked(run)
     parts = [_issued(run, line) for line in lines]
-    mechanism, counts = lines[0].mechanism, [part.counts for part in parts if part.counts is not None]
+    mechanism, counts = lines[0].event.mechanism, [part.counts for part in parts if part.counts is not None]
     if counts and not isinstance(mechanism, StableAnswers):
-        return aggregate.of_histograms(np.concatenate(counts), mechanism, lines[0].teachers)
+        return aggregate.of_histograms(np.concatenate(counts), mechanism, lines[0].event.teachers)
     labels, answered = (np.concatenate(part) for part in zip(*(part[:2] for part in parts), strict=True))
     return aggregate.Answers(jnp.asarray(labels), jnp.asarray(answered))
 
@@ -77,7 +78,7 @@ def asked_rows(run: RunDirectory) -> np.ndarray:
     """For each query asked, its row among all rows that were handed in, batch after batch."""
     rows, before, asked_before = [], 0, 0
     for line in asked(run):
-        batch, count = line.batch, line.asked
+        batch, count = line.batch, line.event.asked
         if run.rows_of(batch).exists():
             by = storage.read_arrays(run.rows_of(batch), "rows")["answered_by"]
             queries, first = np.unique(by, return_index=True)
@@ -91,15 +92,15 @@ def asked_rows(run: RunDirectory) -> np.ndarray:
     return np.concatenate(rows)
 
 
-def load_batch(run: RunDirectory, line: Line) -> voting.Votes:
+def load_batch(run: RunDirectory, line: AnswerLine) -> voting.Votes:
     """The votes on the queries of a line that were asked."""
     votes = voting.load_votes(run.existing(run.votes_of(line.batch), "vote"))
-    return subset(votes, slice(line.asked))
+    return subset(votes, slice(line.event.asked))
 
 
-def load_charged(run: RunDirectory, line: Line) -> voting.Votes:
+def load_charged(run: RunDirectory, line: AnswerLine) -> voting.Votes:
     """The votes that a line's digests name: on the queries that were asked, or that a list could reach."""
-    if isinstance(line.mechanism, StableAnswers):
+    if isinstance(line.event.mechanism, StableAnswers):
         return voting.load_votes(run.existing(run.votes_of(line.batch), "vote"))
     return load_batch(run, line)
 
@@ -119,9 +120,9 @@ def same(recorded: Given, file: Mapping[str, np.ndarray]) -> bool:
     return all(name in file and np.array_equal(part, file[name]) for name, part in pairs)
 
 
-def _issued(run: RunDirectory, line: Line) -> Given:
+def _issued(run: RunDirectory, line: AnswerLine) -> Given:
     """The answers of a line, where its file holds the same."""
-    recorded, file = line.given, run.answers_of(line.batch)
+    recorded, file = ledger.given(line), run.answers_of(line.batch)
     if not same(recorded, storage.read_arrays(file, "answers")):
         raise PateError(
             f"{file} differs from the ledger: other answers were recorded. Remove it, and `pate aggregate "

@@ -12,7 +12,8 @@ So no noise serves two lists, and a batch that a crash interrupts ends with the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import jax.numpy as jnp
@@ -20,24 +21,16 @@ import numpy as np
 
 from pate_jax import aggregate, voting
 from pate_jax.accounting import RELATIONS, Relation
-from pate_jax.accounting.filter import Cost
-from pate_jax.accounting.inputs import check_totals
+from pate_jax.accounting.inputs import CUSTOMARY_DELTA, check_totals
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
+from pate_jax.mechanisms.events import Answers
 from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
-from pate_jax.runs import (
-    budget,
-    ledger,
-    plans,
-    publication,
-    registration,
-    stable_list,
-    streams,
-    trials,
-)
+from pate_jax.runs import budget, driver, ledger, plans, publication, stable_list, streams
 from pate_jax.runs.answers import load_answers, load_batch, load_charged, shown, subset
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.ledger import Line
+from pate_jax.runs.driver import Method, Question
+from pate_jax.runs.ledger import AnswerLine
 from pate_jax.runs.parties import owners
 from pate_jax.runs.record import refuse_crowd, stage_of
 from pate_jax.runs.thresholds import check_threshold
@@ -74,7 +67,7 @@ def adopt(
     declare(run, relation)
     joined = {} if certificate is None else {"owners": dict(certificate)}
     run.record.agree(stage_of("votes", batch), {**_identity(votes), **joined})
-    trials.record(run, votes.trial)
+    publication.record_trial(run, votes.trial)
     if not run.votes_of(batch).exists():
         if _identity(votes)["inputs"] is None:
             progress.say(_NAMELESS)
@@ -95,7 +88,7 @@ def _check_declared(run: RunDirectory, relation: Relation | None) -> None:
         raise PateError(
             "relation is not declared: these votes were made elsewhere, and only their makers know which "
             "change moves at most one vote; give --relation record, user, contents or party (see "
-            "docs/votes_from_elsewhere.md)"
+            "docs/start/votes_from_elsewhere.md)"
         )
     if relation is not None and relation not in RELATIONS:
         raise PateError(f"relation={relation!r} must be one of {', '.join(RELATIONS)}")
@@ -109,7 +102,7 @@ def _check_declared(run: RunDirectory, relation: Relation | None) -> None:
 def next_batch(run: RunDirectory) -> int:
     """The number of the next batch; refused before the last one is answered, and without a budget."""
     lines = shown(run)
-    budget.needed_for_more(run, lines)
+    _needed_for_more(run, lines)
     answered = [line.batch for line in lines]
     for batch in range(1, run.batches + 1):
         if batch not in answered or not run.answers_of(batch).exists():
@@ -128,40 +121,77 @@ def answer(
     teachers, classes = _size(votes)
     check_threshold(mechanism, teachers)
     _settle(run, mechanism, teachers, classes, epsilon, delta)
-    queries = len(votes)
-    with registration.Ledger(run, lambda: _reserved(run, mechanism, teachers, classes, queries)) as book:
-        lines, spent = shown(run), budget.spent(run)
-        for line in lines:
-            _issue(run, line)
-        waiting = sorted({*range(1, run.batches + 1)} - {line.batch for line in lines})
-        if waiting:
-            publication.refuse_unshown(run, publication.shown_by(lines))
-        for batch in waiting:
-            line = ledger.append(book, _charge(run, mechanism, batch, spent, lines))
-            lines.append(line)
-            spent = spent.plus(budget.recorded_cost(budget.fixed(run), line))
-            _issue(run, line)
+    driver.release(Batches(run, mechanism, teachers, classes, len(votes)))
     return load_answers(run)
 
 
-def _reserved(
-    run: RunDirectory, mechanism: AnyMechanism, teachers: int, classes: int, queries: int
-) -> plans.Plan | plans.CountedPlan:
-    """Everything that the run may ask, which its register has to show."""
-    settings = run.record.read()
-    fixed = settings.budget
-    most = None if fixed is None else (fixed.epsilon, fixed.delta)
-    queries = plans.answers(mechanism, teachers=teachers, classes=classes, queries=queries, most=most)
-    return plans.beside(settings.limit, plans.Plan(mechanism, teachers, classes, queries, ""))
+@dataclass(frozen=True)
+class Batches(Method[Answers]):
+    """What teachers are asked: one list of queries after another, as far as the budget affords."""
+
+    run: RunDirectory
+    mechanism: AnyMechanism
+    teachers: int
+    classes: int
+    queries: int  # of the first list
+
+    def plan(self) -> plans.Plan:
+        """Everything that the run may ask."""
+        settings = self.run.record.read()
+        fixed = settings.budget
+        most = None if fixed is None else (fixed.epsilon, fixed.delta)
+        wished = Answers(self.mechanism, self.teachers, self.classes, self.queries)
+        return plans.of_answers(wished, most, settings.limit, "")
+
+    def released(self) -> list[AnswerLine]:
+        """The lines that the ledger shows."""
+        return shown(self.run)
+
+    def ask(self, released: Sequence[AnswerLine]) -> Question[Answers] | None:
+        """The next list that waits: as many of its queries as the budget affords."""
+        run = self.run
+        waiting = sorted({*range(1, run.batches + 1)} - {line.batch for line in released})
+        if not waiting:
+            return None
+        whole, size = voting.load_votes(run.votes_of(waiting[0])), (self.teachers, self.classes)
+        if isinstance(self.mechanism, StableAnswers):
+            stable_list.check_room(run, self.mechanism, len(whole.votes), released)
+            asked = len(whole.votes)  # as far as the list reaches, which its noise says
+        else:
+            teachers, classes = size
+            spent = budget.spent(run)
+            asked = budget.fit(run, spent, wanted=len(whole.votes), teachers=teachers, classes=classes)
+        event = Answers(self.mechanism, *size, asked)
+        return Question(waiting[0], event, ledger.asked(subset(whole, slice(asked))))
+
+    def measure(self, question: Question[Answers]) -> np.ndarray:
+        """The votes."""
+        votes = voting.load_votes(self.run.votes_of(question.number)).votes
+        return votes[: question.event.asked]
+
+    def draw(self, line: AnswerLine, exact: np.ndarray, released: Sequence[AnswerLine]) -> AnswerLine:
+        """The line with the answers; a list of stable answers may end before its last query."""
+        if isinstance(self.mechanism, StableAnswers):
+            return stable_list.answered(self.run, line, exact, released)
+        drawn = draw(self.run, line, exact)
+        return line._replace(values=ledger.pack(drawn.labels, drawn.answered, drawn.counts))
+
+    def shows(self, released: Sequence[AnswerLine]) -> publication.Shows | None:
+        """Whether a statement is of the first so many of these lines."""
+        return publication.shown_by(released)
+
+    def issue(self, line: AnswerLine) -> None:
+        """Write the answers of a line."""
+        _issue(self.run, line)
 
 
-def draw(run: RunDirectory, line: Line, votes: np.ndarray) -> aggregate.Answers:
+def draw(run: RunDirectory, line: AnswerLine, votes: np.ndarray) -> aggregate.Answers:
     """The answers to these votes with the run's noise for the batch of this line, the same at every call."""
-    mechanism = cast(Mechanism, line.mechanism)
+    mechanism = cast(Mechanism, line.event.mechanism)
     if not len(votes):
         counts = jnp.zeros(votes.shape, jnp.int32) if mechanism.releases_counts else None
         return aggregate.Answers(jnp.zeros(0, jnp.int32), jnp.zeros(0, bool), counts=counts)
-    key = streams.key(run, line._replace(votes=storage.digest(votes)).stream)
+    key = streams.key(run, line._replace(exact=storage.digest(votes)).stream)
     return aggregate.answer(mechanism, jnp.asarray(votes), key=key)
 
 
@@ -210,7 +240,7 @@ def _identity(votes: voting.Votes) -> dict[str, Any]:
 def _keep(run: RunDirectory, batch: int, votes: voting.Votes) -> None:
     """Write the queries of a batch that are new in the run, and which query answers each of its rows."""
     known = _known(run, votes.digests is not None)
-    total = sum(line.asked for line in shown(run))
+    total = sum(line.event.asked for line in shown(run))
     by: list[int] = []
     new: list[int] = []
     for row, name in enumerate(_names(votes)):
@@ -264,6 +294,19 @@ def known_digests(run: RunDirectory) -> list[str]:
     return list(_known(run, by_digest=True))
 
 
+def _needed_for_more(run: RunDirectory, lines: Sequence[AnswerLine]) -> None:
+    """Refuse further queries in a run without a budget, or whose list of stable answers has ended."""
+    settings = run.record.read()
+    if "mechanism" in settings and isinstance(settings.mechanism, StableAnswers):
+        stable_list.check_open(run, settings.mechanism, lines)
+    elif settings.budget is None:
+        raise PateError(
+            f"{run.root} was made without a budget, so its figure holds only for its first list of queries: "
+            "begin a run with --budget-epsilon to ask more later, or choose another --out and add up what "
+            "both have spent"
+        )
+
+
 def _settle(
     run: RunDirectory,
     mechanism: AnyMechanism,
@@ -282,36 +325,20 @@ def _settle(
             f"delta={delta:g} is the delta of a budget, and {run.root} has none: give --budget-epsilon with "
             "it before the first answer, or give it to `pate account`"
         )
-    delta = budget.CUSTOMARY_DELTA if delta is None else delta
+    delta = CUSTOMARY_DELTA if delta is None else delta
     budget.settle(run, mechanism, teachers=teachers, classes=classes, epsilon=epsilon, delta=delta)
 
 
-def _charge(run: RunDirectory, mechanism: AnyMechanism, batch: int, spent: Cost, before: list[Line]) -> Line:
-    """The ledger's line of a batch: as many of its queries as the budget affords, and their answers."""
-    if isinstance(mechanism, StableAnswers):
-        return stable_list.charge(run, mechanism, batch, before, size_of(run))
-    whole = voting.load_votes(run.votes_of(batch))
-    teachers, classes = _size(whole.votes) if batch == 1 else size_of(run)
-    asked = budget.fit(run, spent, wanted=len(whole.votes), teachers=teachers, classes=classes)
-    votes = subset(whole, slice(asked))
-    fixed = budget.fixed(run)
-    paid = budget.cost_of(fixed, mechanism, teachers, classes, asked)
-    line = ledger.begun(batch, mechanism, (teachers, classes), votes, fixed, paid)
-    drawn = draw(run, line, votes.votes)
-    answers = ledger.pack(drawn.labels, drawn.answered, drawn.counts)
-    return line._replace(noise=streams.commitment(run, line.stream), answers=answers)
-
-
-def _issue(run: RunDirectory, line: Line) -> None:
+def _issue(run: RunDirectory, line: AnswerLine) -> None:
     """Write the answers that are in the ledger, again if necessary; they are never drawn again."""
     batch = line.batch
     votes = load_charged(run, line)
-    if storage.digest(votes.votes) != line.votes:
+    if storage.digest(votes.votes) != line.exact:
         raise PateError(
             f"{run.ledger} shows that this run has answered other votes than those in {run.votes_of(batch)}: "
             "restore them from a backup, or choose another --out and add up what both have spent"
         )
-    arrays = line.given.arrays
+    arrays = ledger.given(line).arrays
     if run.rows_of(batch).exists():
         by = storage.read_arrays(run.rows_of(batch), "rows")["answered_by"]
         before = [storage.read_arrays(run.answers_of(one), "answers") for one in range(1, batch)]

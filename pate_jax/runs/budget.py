@@ -8,27 +8,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from pate_jax import accounting
-from pate_jax.accounting import curves, filter, stable
-from pate_jax.accounting.exact import counts
+from pate_jax.accounting import costs, curves, filter, stable
+from pate_jax.accounting.costs import AnyEvent
 from pate_jax.accounting.filter import NOTHING, Cost, Filter, budget_to_dict
+from pate_jax.accounting.inputs import CUSTOMARY_DELTA, delta_for
 from pate_jax.accounting.slack import sampler_slack
 from pate_jax.data import Dataset
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
-from pate_jax.mechanisms.crowds import CrowdRelease
-from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers, to_dict
+from pate_jax.mechanisms.codec import to_dict
+from pate_jax.mechanisms.events import Answers
+from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
 from pate_jax.runs import chain, ledger
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.ledger import CrowdLine, Line
+from pate_jax.runs.ledger import AnswerLine, AnyLine, CrowdLine
 from pate_jax.system import progress
-
-CUSTOMARY_DELTA = 1e-5
-_SHOWN = ("batch", "asked", "teachers", "classes", "cost", "mechanism")
 
 
 def people(dataset: Dataset, by: str) -> int:
@@ -44,15 +44,6 @@ def warn_of_delta(delta: float, records: int, by: str = "record") -> None:
             f"delta={delta:g} is above one over the {records:,} private {by}s, so one of them may be "
             f"revealed completely: use a --delta of {delta_for(records):g} or less"
         )
-
-
-def delta_for(people: int) -> float:
-    """A delta that promises something to so many people: the power of ten below one over ten times them.
-
-    >>> delta_for(15_666), delta_for(90)
-    (1e-06, 0.001)
-    """
-    return 10.0 ** math.floor(-math.log10(10 * people))
 
 
 def settle(
@@ -86,13 +77,14 @@ def fixed(run: RunDirectory) -> Filter | None:
     return run.record.read().budget
 
 
-def cost_of(
-    fixed: Filter | None, mechanism: Mechanism, teachers: int, classes: int, asked: int
-) -> tuple[float, Cost]:
-    """The order (of the budget, or else the batch's own) and the cost of a batch, whatever the votes."""
-    order = _own_order(mechanism, teachers, classes, asked) if fixed is None else fixed.order
-    each = filter.cost(mechanism, teachers=teachers, classes=classes, order=order)
-    return order, each.times(asked)
+def cost_of(fixed: Filter | None, event: AnyEvent, *, first: bool = True) -> tuple[float, Cost]:
+    """The order (of the budget, or else the event's own) and the cost of an event, whatever the votes.
+
+    A list of stable answers is charged as a whole in the `first` line of a run.
+    """
+    order = _own_order(event) if fixed is None else fixed.order
+    paid = isinstance(event, Answers) and isinstance(event.mechanism, StableAnswers) and not first
+    return order, NOTHING if paid else costs.cost(event, order)
 
 
 def spent(run: RunDirectory) -> Cost:
@@ -103,13 +95,7 @@ def spent(run: RunDirectory) -> Cost:
     return total
 
 
-def release_cost(fixed: Filter | None, release: CrowdRelease) -> tuple[float, Cost]:
-    """The order (of the budget, or else the release's own) and the cost of a crowd's release."""
-    order = counts.best_order(release, CUSTOMARY_DELTA) if fixed is None else fixed.order
-    return order, counts.cost(release, order)
-
-
-def recorded_cost(fixed: Filter | None, line: Line | CrowdLine) -> Cost:
+def recorded_cost(fixed: Filter | None, line: AnyLine) -> Cost:
     """The cost of one line of the ledger, whose budget must still be the run's."""
     if line.budget != fixed:
         then, now = budget_to_dict(line.budget), budget_to_dict(fixed)
@@ -151,24 +137,19 @@ def fit(run: RunDirectory, spent: Cost, *, wanted: int, teachers: int, classes: 
 
 def _check_list(run: RunDirectory, mechanism: StableAnswers, epsilon: float | None, delta: float) -> None:
     """Refuse a list of stable answers beyond its budget, before its first answer or where one is named."""
-    if "mechanism" not in run.record.read() or epsilon is not None:
-        from pate_jax.runs import stable_list  # which draws noise by JAX: only where a list needs it
-
-        stable_list.check_cost(mechanism, epsilon, delta)
-
-
-def needed_for_more(run: RunDirectory, lines: Sequence[Line]) -> None:
-    """Refuse further queries in a run without a budget, or whose list of stable answers has ended."""
-    settings = run.record.read()
-    if "mechanism" in settings and isinstance(settings.mechanism, StableAnswers):
-        from pate_jax.runs import stable_list  # as above
-
-        stable_list.check_open(run, settings.mechanism, lines)
-    elif settings.budget is None:
+    if "mechanism" in run.record.read() and epsilon is None:
+        return
+    cost = stable.epsilon(mechanism, delta)
+    if not math.isfinite(cost):
         raise PateError(
-            f"{run.root} was made without a budget, so its figure holds only for its first list of queries: "
-            "begin a run with --budget-epsilon to ask more later, or choose another --out and add up what "
-            "both have spent"
+            f"{mechanism!r} has no finite epsilon at delta={delta:g}, which must exceed the cutoff times the "
+            f"chance of a false answer, {mechanism.cutoff * stable.false_answer(mechanism):.3g}: raise the "
+            "threshold, or leave out --threshold and --scale to have both chosen"
+        )
+    if epsilon is not None and cost > epsilon:
+        raise PateError(
+            f"{mechanism!r} costs epsilon {cost:.4f} at delta={delta:g}, more than the budget of "
+            f"{epsilon:g}: raise the scale and the threshold, or leave both out to have them chosen"
         )
 
 
@@ -193,8 +174,8 @@ def summary(run: RunDirectory) -> dict[str, Any]:
     mechanism = settings.mechanism
     if isinstance(mechanism, StableAnswers):
         return _summary_of_list(run, mechanism, lines)
-    asked = sum(line.asked for line in lines)
-    batches = [{name: line.to_dict()[name] for name in _SHOWN} for line in lines]
+    asked = sum(line.event.asked for line in lines)
+    batches = [_shown(line) for line in lines]
     shown = {"run_dir": str(run.root), "mechanism": to_dict(mechanism), "batches": batches}
     if budget is None:
         delta = CUSTOMARY_DELTA if settings.delta is None else settings.delta
@@ -208,27 +189,46 @@ def summary(run: RunDirectory) -> dict[str, Any]:
     left = {"rdp": max(budget.rdp - total.rdp, 0.0), "share": max(1 - share, 0.0), "queries": None}
     if lines:
         last = lines[-1]
-        each = filter.cost(mechanism, teachers=last.teachers, classes=last.classes, order=budget.order)
+        each = filter.cost(
+            mechanism, teachers=last.event.teachers, classes=last.event.classes, order=budget.order
+        )
         left["queries"] = budget.affords(total, each)
     return {
         **shown,
-        "budget": budget.to_dict(),
+        "budget": to_dict(budget),
         "spent": {"queries": asked, "rdp": total.rdp, "share": share},
         "left": left,
     }
 
 
-def _summary_of_list(run: RunDirectory, mechanism: StableAnswers, lines: Sequence[Line]) -> dict[str, Any]:
+def of_releases(
+    run: RunDirectory, lines: Sequence[CrowdLine], epsilon: float | None, delta: float
+) -> dict[str, Any]:
+    """What `summary` says of a run whose tables together have one figure."""
+    shown = [{name: to_dict(line)[name] for name in ("batch", "event", "order", "cost")} for line in lines]
+    spent = {"epsilon": epsilon, "delta": delta}
+    return {"run_dir": str(run.root), "releases": shown, "budget": None, "spent": spent, "left": None}
+
+
+def _shown(line: AnswerLine) -> dict[str, Any]:
+    """What `pate budget` shows of a line."""
+    known = to_dict(line)
+    return {"batch": line.batch, "order": line.order, "cost": known["cost"], **known["event"]}
+
+
+def _summary_of_list(
+    run: RunDirectory, mechanism: StableAnswers, lines: Sequence[AnswerLine]
+) -> dict[str, Any]:
     """What `summary` says of a list of stable answers: its whole cost, and how far it has come."""
-    known, asked = run.record.read().delta, sum(line.asked for line in lines)
+    known, asked = run.record.read().delta, sum(line.event.asked for line in lines)
     delta = CUSTOMARY_DELTA if known is None else known
     found = stable.epsilon(mechanism, delta)
-    answered = sum(int(line.given.answered.sum()) for line in lines)
+    answered = sum(int(ledger.given(line).answered.sum()) for line in lines)
     unanswered = asked - answered
     return {
         "run_dir": str(run.root),
         "mechanism": to_dict(mechanism),
-        "batches": [{name: line.to_dict()[name] for name in _SHOWN} for line in lines],
+        "batches": [_shown(line) for line in lines],
         "budget": None,
         "spent": {"queries": asked, "epsilon": found if math.isfinite(found) else None, "delta": delta},
         "left": {"queries": stable.MOST_QUERIES - asked, "unanswered": mechanism.cutoff - unanswered},
@@ -263,17 +263,17 @@ def _check_agreed(run: RunDirectory, budget: Filter | None, epsilon: float | Non
         )
 
 
-def _own_order(mechanism: Mechanism, teachers: int, classes: int, asked: int) -> float:
-    """The order for a run without a budget: the one at which this list alone has the least epsilon."""
+def _own_order(event: AnyEvent) -> float:
+    """The order for a run without a budget: the one at which this event alone has the least epsilon."""
     orders = curves.default_orders()
-    curve = curves.data_independent(mechanism, teachers, classes, orders)[0]
-    best = curves.epsilon(orders, curve * max(asked, 1), CUSTOMARY_DELTA).order
+    asked = replace(event, asked=max(event.asked, 1)) if isinstance(event, Answers) else event
+    best = curves.epsilon(orders, costs.curve(asked, orders), CUSTOMARY_DELTA).order
     return float(np.asarray(best, np.float64))
 
 
-def _epsilon(mechanism: Mechanism, lines: Sequence[Line], delta: float) -> float | None:
-    totals = np.concatenate([np.full(line.asked, line.teachers) for line in lines])
-    classes = max(line.classes for line in lines)
+def _epsilon(mechanism: Mechanism, lines: Sequence[AnswerLine], delta: float) -> float | None:
+    totals = np.concatenate([np.full(line.event.asked, line.event.teachers) for line in lines])
+    classes = max(line.event.classes for line in lines)
     slack = sampler_slack(mechanism, len(totals), classes)
     cost, _ = accounting.worst_case(mechanism, totals, delta, classes=classes, slack=slack)
     epsilon = float(cost.epsilon)

@@ -29,15 +29,17 @@ import os
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar, cast
 
 from pate_jax.errors import PateError
+from pate_jax.mechanisms import codec
 from pate_jax.system import locks, progress, storage
 
-SCHEMA = 4
-# answers, a crowd's release, a party's part of a vote, a choice of settings, a training
-READABLE = (4, 5, 6, 8, 9)
+Kind = TypeVar("Kind")
+
+SCHEMA = 1
 GENESIS = "0" * 64
+OF_THE_CHAIN = ("artefact", "schema", "sequence", "previous", "digest", "torn")  # what it adds to each entry
 LONGEST = 1 << 28  # the most bytes of a line
 _TAIL = len(', "digest": ""}\n') + 64
 
@@ -121,6 +123,10 @@ class Writer:
         self._settle()
         return {**body, "digest": digest}
 
+    def add(self, kind: str, line: object) -> None:
+        """Add what `record` reads as this kind."""
+        self.append({"kind": kind, **codec.to_dict(line)})
+
     def _check_size(self) -> None:
         """Refuse to overwrite lines that another process added, which can happen if the lock was removed."""
         size = self.path.stat().st_size if self.path.exists() else 0
@@ -163,6 +169,29 @@ def check(path: Path) -> State:
         except StopIteration as end:
             state: State = end.value
             return state
+
+
+def record(entry: Mapping[str, Any], kinds: Mapping[str, type[Kind]], path: Path) -> Kind:
+    """What an entry holds, which is of one of these kinds and says of which."""
+    where, kind = place(entry, path), entry.get("kind")
+    if not isinstance(kind, str) or kind not in kinds:
+        raise PateError(f"{where} has kind={kind!r}, and one of {', '.join(kinds)} is needed: {_RESTORE}")
+    fields = {name: value for name, value in entry.items() if name not in (*OF_THE_CHAIN, "kind")}
+    return cast(Kind, codec.from_dict(kinds[kind], fields, where))
+
+
+def records(path: Path, kinds: Mapping[str, type[Kind]]) -> Iterator[Kind]:
+    """What all entries of a file hold, in order."""
+    return (record(entry, kinds, path) for entry in entries(path))
+
+
+def place(entry: Mapping[str, Any], path: Path) -> str:
+    """Where an entry stands.
+
+    >>> place({"sequence": 2}, Path("ledger.jsonl"))
+    'line 3 of ledger.jsonl'
+    """
+    return f"line {entry.get('sequence', 0) + 1} of {path}"
 
 
 def line(body: Mapping[str, Any]) -> bytes:
@@ -221,10 +250,10 @@ def _entry(path: Path, content: bytes, number: int, previous: str) -> dict[str, 
     """The entry of a line; an error if it is not whole or does not follow the line before."""
     where = f"{path} line {number + 1}"
     entry = storage.parse_json(content, where)
-    if entry.get("schema") not in READABLE:
+    if entry.get("schema") != SCHEMA:
         raise PateError(
-            f"{where} has schema version {entry.get('schema')!r}; this version of pate_jax reads "
-            f"{' and '.join(map(str, READABLE))}"
+            f"{where} has schema version {entry.get('schema')!r}; this version of pate_jax reads {SCHEMA}. "
+            "Use the version of pate_jax that wrote it"
         )
     whole = content[-_TAIL:] == f', "digest": "{_digest(content)}"}}\n'.encode()
     if not whole or entry.get("previous") != previous or entry.get("sequence") != number:

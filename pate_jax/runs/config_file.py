@@ -18,7 +18,8 @@ from typing import Any
 
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import BY_NAME
-from pate_jax.mechanisms.stable import StableAnswers, to_dict
+from pate_jax.mechanisms.codec import to_dict
+from pate_jax.mechanisms.stable import StableAnswers
 from pate_jax.runs.settings import RunConfig, to_settings
 from pate_jax.system import storage
 

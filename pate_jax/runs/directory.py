@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from pate_jax.errors import PateError
-from pate_jax.runs.record import Record
+from pate_jax.runs.record import BASELINE, CROWD, LABELS, METHOD, PARTY, TUNE, Record
 from pate_jax.runs.secret import Secret
 from pate_jax.system import locks, storage
 
@@ -51,6 +52,7 @@ class RunDirectory:
     table = _Place("home", "table.npz")
     comparison = _Place("home", "comparison.npz")
     data = _Place("private", "data")
+    encoded = _Place("private", "encoded")
     teachers = _Place("private", "teachers")
     answers = _Place("private", "answers.npz")
     rows = _Place("private", "rows.npz")
@@ -152,6 +154,27 @@ class RunDirectory:
     def batches(self) -> int:
         """How many batches have been voted on: batches are numbered from 1, without gaps."""
         return next(batch for batch in itertools.count() if not self.votes_of(batch + 1).exists())
+
+
+Kind = Literal["teachers", "crowd", "party", "training", "choice", "method", "labels"]
+_KINDS: dict[str, Kind] = {
+    PARTY: "party",
+    TUNE: "choice",
+    BASELINE: "training",
+    CROWD: "crowd",
+    METHOD: "method",
+    LABELS: "labels",
+}
+
+
+def kind_of(run: RunDirectory) -> Kind:
+    """Which kind of run this is, by the stage that no other kind records; votes from elsewhere have teachers.
+
+    >>> kind_of(RunDirectory("run"))
+    'teachers'
+    """
+    found = run.record.read()
+    return next((kind for stage, kind in _KINDS.items() if stage in found), "teachers")
 
 
 def close(folder: Path) -> None:

@@ -7,28 +7,30 @@ import numbers
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
 from pate_jax import accounting
 from pate_jax.data import frames, overlap, tables, trial_mark
 from pate_jax.data.tables import Table
-from pate_jax.errors import PateError, PateWarning
+from pate_jax.errors import PateError, PateWarning, SharedInputs
 from pate_jax.runs import own_data, samples
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.result import Result
+from pate_jax.runs.own_data import Result
 from pate_jax.runs.samples import Inputs
 from pate_jax.runs.settings import CUSTOMARY_EPSILON
 from pate_jax.runs.sklearn_base import Base, NotFitted
 from pate_jax.student import Student, StudentConfig, named, serving
 from pate_jax.system import progress, storage
 
+Kind = TypeVar("Kind")
 _IDS_COINCIDE = "equal_ids_are_coincidences=True"
+_CHECK = "; check(X, y), with all records, finds this before any fold of a cross-validation is paid for"
 _PARTS = {"private.npz": "X", "private.csv": "X", "public.npz": "X_public", "public.csv": "X_public"}
 
 
@@ -56,6 +58,7 @@ class PateClassifier(Base):
     - `verbose`: whether a fit says on the terminal what it does; warnings are given in any case.
     - `equal_ids_are_coincidences`: declares that names in the index of `X_public` that private records have
       too, as `ids` or in the index of X, are of other people.
+    - `text_column`: columns of X that hold free text, which `encoder` (unset: `words`) reads.
 
     A fitted estimator has `classes_`, `n_features_in_`, `feature_names_in_` (where columns have names),
     `student_`, `statement_`, `epsilon_` (the figure to publish) and `directory_`.
@@ -85,6 +88,8 @@ class PateClassifier(Base):
         equal_ids_are_coincidences: bool = False,
         transformer: Any = None,
         verbose: bool = True,
+        text_column: str | Sequence[str] | None = None,
+        encoder: str | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -100,6 +105,8 @@ class PateClassifier(Base):
         self.equal_ids_are_coincidences = equal_ids_are_coincidences
         self.transformer = transformer
         self.verbose = verbose
+        self.text_column = text_column
+        self.encoder = encoder
 
     def fit(self, X: Any, y: Any, X_public: Any = None, ids: Any = None) -> Self:
         """Learn from private records with their labels, and from public inputs.
@@ -107,20 +114,41 @@ class PateClassifier(Base):
         `ids` name the records; teachers' guarantee covers a removed record only where each keeps its id.
         Records are covered one by one: of people with several, use `pate_jax.run(user=..., by="user")`.
         """
-        settings = self._settings()
+        settings, records = self._settings(), self._read(X, y, X_public, ids)
+        self._warn()
+        silent = nullcontext() if self.verbose else progress.quiet(warnings_too=False)
+        with _folder(self.directory) as root, silent:
+            result = _run(records, {**settings, "out": root}, own_data.run)
+            if "trial" in result.facts:
+                _warning(str(result.facts["trial"]))
+            return self._keep(records, result)
+
+    def check(self, X: Any, y: Any, X_public: Any = None, ids: Any = None) -> Self:
+        """Refuse what a fit on these records would refuse; nothing is spent or kept.
+
+        Call it with all records before a cross-validation. Each fold is a fit of its own and sees its own
+        records alone: where a public row is one of them, that fold is refused, and the others are paid for.
+
+        >>> X, y = np.arange(40.0).reshape(20, 2), np.array([0, 1] * 10)
+        >>> PateClassifier(classes=[0, 1], X_public=X[19:]).check(X, y)
+        Traceback (most recent call last):
+        ...
+        pate_jax.errors.SharedInputs: X_public: 1 of 1 inputs are private ones too (rows 0, counted from 0)...
+        """
+        settings, records = self._settings(), self._read(X, y, X_public, ids)
+        with _folder(None) as root, progress.quiet():
+            _run(records, {**settings, "out": root}, own_data.check)
+        return self
+
+    def _read(self, X: Any, y: Any, X_public: Any, ids: Any) -> _Records:
+        """The records and public inputs that a fit is given, checked."""
         public = self.X_public if X_public is None else X_public
         people = samples.index(X), samples.index(public)  # which a transformer would drop
         marked = samples.is_marked(X) or samples.is_marked(public)  # and this as well
         records = _records(*self._transformed(X, public), y, ids, self.classes)._replace(trial=marked)
         if not self.equal_ids_are_coincidences:
             _check_people(people[0] if records.ids is None else records.ids, people[1])
-        self._warn()
-        silent = nullcontext() if self.verbose else progress.quiet(warnings_too=False)
-        with _folder(self.directory) as root, silent:
-            result = _run(records, {**settings, "out": root})
-            if "trial" in result.facts:
-                _warning(str(result.facts["trial"]))
-            return self._keep(records, result)
+        return records
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each row."""
@@ -156,7 +184,7 @@ class PateClassifier(Base):
             return X, public
         self.transformer_ = copy.deepcopy(self.transformer).fit(public)
         made = self.transformer_.transform(public)
-        _check_row_by_row(self.transformer_, public, made)
+        samples.check_row_by_row(self.transformer_, public, made)
         return self.transformer_.transform(X), made
 
     def _settings(self) -> dict[str, Any]:
@@ -164,7 +192,8 @@ class PateClassifier(Base):
         if not (self.random_state is None or isinstance(self.random_state, numbers.Integral)):
             raise PateError(f"random_state={self.random_state!r} must be None or a whole number")
         student = named(self.student) if isinstance(self.student, str) else self.student
-        optional = {"student": student, "teachers": self.teachers}
+        reads = {"text_column": self.text_column, "encoder": self.encoder}
+        optional = {"student": student, "teachers": self.teachers, **reads}
         return {
             "epsilon": _number("epsilon", self.epsilon),
             "delta": _number("delta", self.delta),
@@ -269,38 +298,6 @@ def _records(X: Any, public: Any, y: Any, ids: Any, declared: Sequence[Any] | np
     )
 
 
-def _check_row_by_row(transformer: Any, public: Any, made: Any) -> None:
-    """Refuse a transformer that looks at other rows: one record would change how all others are read."""
-    count = made.shape[0] if hasattr(made, "shape") else len(made)
-    for rows in (slice(0, 1), slice(0, count // 2), slice(count // 2, count)):
-        if len(range(count)[rows]) and not _same(
-            transformer.transform(_rows(public, rows)), _rows(made, rows)
-        ):
-            raise PateError(
-                f"{type(transformer).__name__} makes other values of some rows of X_public than of all of "
-                "them, so it looks at rows together, and one record would change how all others are read: "
-                "give a transformer whose transform takes each row by itself"
-            )
-
-
-def _rows(values: Any, rows: slice) -> Any:
-    if hasattr(values, "iloc"):
-        return values.iloc[rows]
-    return values[rows] if hasattr(values, "shape") else np.asarray(values)[rows]
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Whether values are equal, but for rounding."""
-    first, second = (
-        np.asarray(each.toarray() if hasattr(each, "toarray") else each) for each in (one, other)
-    )
-    if first.shape != second.shape:
-        return False
-    if first.dtype.kind in "fiub" and second.dtype.kind in "fiub":
-        return bool(np.allclose(first, second, rtol=1e-5, atol=1e-6, equal_nan=True))
-    return all(a == b or (a != a and b != b) for a, b in zip(first.ravel(), second.ravel(), strict=True))
-
-
 def _misfit(private: Inputs, public: Inputs) -> str:
     """Why X and X_public do not fit, with the columns that one of them lacks, and the usual cause."""
     named = ""
@@ -311,7 +308,7 @@ def _misfit(private: Inputs, public: Inputs) -> str:
     return (
         f"X_public has {samples.width(public)} features and X has {samples.width(private)}: give both the "
         f"same{named}. A transformer before this step of a pipeline changes X alone: give it as "
-        "PateClassifier(transformer=...), which fits it on X_public (docs/sklearn.md)"
+        "PateClassifier(transformer=...), which fits it on X_public (docs/start/scikit_learn.md)"
     )
 
 
@@ -324,8 +321,8 @@ def _check_people(private: np.ndarray | None, public: np.ndarray | None) -> None
             raise PateError(message.replace("--equal-ids-are-coincidences", _IDS_COINCIDE))
 
 
-def _run(records: _Records, settings: dict[str, Any]) -> Result:
-    """The run on these records; its errors speak of the arguments of `fit`."""
+def _run(records: _Records, settings: dict[str, Any], how: Callable[..., Kind]) -> Kind:
+    """The run on these records, or its check; its errors speak of the arguments of `fit`."""
     names = samples.names(records.classes)
     labels = records.labels if names is None else np.array(names)[records.labels]
     roles = {"labels": labels} | ({} if records.ids is None else {"ids": records.ids})
@@ -344,9 +341,10 @@ def _run(records: _Records, settings: dict[str, Any]) -> Result:
         if records.trial:  # a table has kept the mark among its columns
             private = trial_mark.marked_arrays(private, len(labels))
     try:
-        return own_data.run(private, public, **settings)
+        return how(private, public, **settings)
     except PateError as error:
-        raise type(error)(_of_fit(str(error), RunDirectory(settings["out"]))) from error
+        check = _CHECK if isinstance(error, SharedInputs) and how is not own_data.check else ""
+        raise type(error)(_of_fit(str(error), RunDirectory(settings["out"])) + check) from error
 
 
 def _free(name: str, table: Table) -> str:

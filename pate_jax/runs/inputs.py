@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import cast
 
 import jax
@@ -12,18 +13,20 @@ import numpy as np
 
 from pate_jax import data, models
 from pate_jax.crowd.plan import space_kind
-from pate_jax.data import partition, relation
+from pate_jax.data import encoders, forms, partition, relation
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError, SharedInputs
-from pate_jax.models import patches, spaces
+from pate_jax.models import identity, patches, spaces
 from pate_jax.models.spaces import likeness
-from pate_jax.runs import measured, public_part
+from pate_jax.runs import measured, public_part, publication
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.record import RECORDS, refuse_crowd
-from pate_jax.runs.settings import DataChoice, PartitionChoice
+from pate_jax.runs.record import METHOD, RECORDS, refuse_crowd
+from pate_jax.runs.settings import DataChoice, PartitionChoice, to_settings
 from pate_jax.student import PublicInputs
 from pate_jax.student import spaces as student_spaces
-from pate_jax.system import storage
+from pate_jax.system import progress, storage
+
+WHERE = ("data_dir", "manual_dir", "devices")  # they decide where work is done, never what comes out
 
 _KEY = 0  # of a net that learns from public inputs alone, so no secret
 _OF_IMAGES = ("patches", "contrast")
@@ -50,7 +53,8 @@ class Inputs:
         """The private, public and test parts."""
         found = self.opened
         if found is None:
-            found = open_tolerantly(self.choice) if self.tolerant else open_data(self.choice)
+            opening = open_tolerantly if self.tolerant else open_data
+            found = opening(self.choice, self.run.encoded)
         if not self.tolerant:
             public_part.refuse_others(self.run, found)
             relation.check_users_count(found, self.cut.by)
@@ -110,7 +114,8 @@ def open(run: RunDirectory, *, tolerant: bool = False) -> Inputs:
 
 def same_records(run: RunDirectory, dataset: data.Dataset) -> dict[str, str]:
     """A digest of the private records; refused where a run counted others, as somebody might count twice."""
-    found, stages = {"digest": storage.digest(*dataset.private)}, run.record.stages()
+    own = storage.digest(*dataset.private) if dataset.scan is None else dataset.scan.digest
+    found, stages = {"digest": own}, run.record.stages()
     if stages.get(RECORDS, found) != found:
         raise PateError(
             f"the private records were changed since {run.root} was begun: restore them, or choose another "
@@ -119,15 +124,36 @@ def same_records(run: RunDirectory, dataset: data.Dataset) -> dict[str, str]:
     return found
 
 
-def open_data(choice: DataChoice) -> data.Dataset:
-    """Load the chosen data set, and check what is to be measured on it."""
-    found = _opened(choice)
+def record(run: RunDirectory, dataset: data.Dataset, choice: DataChoice) -> None:
+    """Record what a run reads: its public part, how its data were chosen, and whether they are of a trial."""
+    if dataset.target is not None and METHOD not in run.record.read():
+        raise PateError(f"--target {dataset.target.name} is a number, which `pate run --voters sums` learns")
+    public_part.agree(run, dataset)
+    run.record.agree("data", to_settings(choice), but_not=WHERE)
+    limits = [column.name for column in dataset.columns if column.form == forms.LIMITS]
+    if limits:
+        progress.say(
+            f"limits such as <0.5 are read as the number that they name, and marked: {', '.join(limits)}"
+        )
+    publication.record_trial(run, dataset.trial)
+
+
+def open_data(choice: DataChoice, keep: Path | None = None) -> data.Dataset:
+    """Load the chosen data set, and check what is to be measured on it.
+
+    `keep` is the private folder of a run for what a slow encoder makes of texts.
+    """
+    found = _opened(choice, keep)
     measured.check(found, choice.positive, choice.by_group)
     return found
 
 
-def _opened(choice: DataChoice) -> data.Dataset:
+def _opened(choice: DataChoice, keep: Path | None) -> data.Dataset:
     if choice.private is None or choice.public is None:
+        reader = encoders.split(choice.encoder).frozen
+        if choice.text_column or reader:
+            flag = f"text-column {choice.text_column}" if choice.text_column else f"encoder {reader}"
+            raise PateError(f"--{flag} is for tables of your own: give --private and --public")
         if isinstance(choice.classes, str):
             raise PateError(f"--classes {choice.classes} names the classes of your own files: give --private")
         return data.load(
@@ -144,26 +170,33 @@ def _opened(choice: DataChoice) -> data.Dataset:
         choice.public,
         choice.test,
         label_column=choice.label_column,
+        leave_out=choice.leave_out,
+        target=choice.target,
+        target_range=choice.target_range,
         id_column=choice.id_column,
         user_column=choice.user_column,
         categories=choice.categories,
         scales=choice.scales,
         classes=choice.classes,
         image_size=choice.image_size,
+        text_column=choice.text_column,
+        encoder=encoders.split(choice.encoder).frozen,
         ids_are_stable=choice.ids_are_stable,
         equal_rows_are_coincidences=choice.equal_rows_are_coincidences,
         show_public=choice.show_public,
         equal_ids_are_coincidences=choice.equal_ids_are_coincidences,
         test_is_private=choice.test_is_private,
+        keep=keep,
     )
 
 
-def open_tolerantly(choice: DataChoice) -> data.Dataset:
+def open_tolerantly(choice: DataChoice, keep: Path | None = None) -> data.Dataset:
     """The chosen data set, whatever its parts have in common."""
     try:
-        return open_data(choice)
+        return open_data(choice, keep)
     except SharedInputs:
-        return open_data(replace(choice, equal_rows_are_coincidences=True, equal_ids_are_coincidences=True))
+        choice = replace(choice, equal_rows_are_coincidences=True, equal_ids_are_coincidences=True)
+        return open_data(choice, keep)
 
 
 def front_of(config: TeacherConfig, dataset: data.Dataset) -> str:
@@ -186,6 +219,8 @@ def teachers_net(
     config: TeacherConfig, dataset: data.Dataset, known: spaces.Space | None = None
 ) -> models.Model:
     """The net of a run's teachers; `known` is the space of `front_of`, where it was learned already."""
+    if config.net is None and config.net_args is not None:
+        raise PateError(f"net_args={config.net_args!r} is for a net of your own: name it with --net")
     net = config.net or ("cnn" if dataset.kind == "image" else "table")
     if net == "patches":
         typical = patches.learn(dataset.preprocessing.apply(dataset.public.inputs))
@@ -194,11 +229,24 @@ def teachers_net(
         )
     if net == "linear":
         return _on_space(config, dataset, known)
+    if config.own_net:
+        return _own_net(config, dataset)
     if net == "tandem":
         raise PateError("net='tandem' is one of students; choose patches or another net for teachers")
     return models.build(
         net, input_shape=dataset.input_shape, classes=dataset.classes, activation=config.activation
     )
+
+
+def _own_net(config: TeacherConfig, dataset: data.Dataset) -> models.Model:
+    """The net that a user's own module makes."""
+    if config.activation != "relu":
+        raise PateError(
+            f"activation={config.activation!r} is for the nets of this library, and net={config.net!r} is "
+            "your own: say it in --net-args"
+        )
+    net = identity.net_named(str(config.net), config.net_args, dataset.input_shape, dataset.classes)
+    return models.model_of(net, dataset.input_shape)
 
 
 def _on_space(config: TeacherConfig, dataset: data.Dataset, known: spaces.Space | None) -> models.Model:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
@@ -25,7 +25,22 @@ from pate_jax.runs.answers import load_asked, shown
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.record import HEADCOUNT
 
-_NUMBERS = ("order", "beta", "noise", "confidence")
+
+class _Drawn(NamedTuple):
+    """A line of the file: a limit that was drawn, and with which parameters."""
+
+    value: int
+    order: float
+    beta: float
+    noise: float
+    confidence: float
+
+
+def _read(path: Path) -> list[_Drawn]:
+    lines = list(chain.records(path, {"limit": _Drawn}))
+    for line in lines:
+        smooth.check_confidence(line.confidence)
+    return lines
 
 
 def release(run: RunDirectory, mechanism: AnyMechanism, delta: float, confidence: float) -> None:
@@ -43,12 +58,12 @@ def release(run: RunDirectory, mechanism: AnyMechanism, delta: float, confidence
 
 def figure(run: RunDirectory, mechanism: Mechanism, delta: float) -> accounting.Figure | None:
     """The limit that a run released last, with the costs of all; None where there was none."""
-    lines = chain.read(run.limits)
+    lines = _read(run.limits)
     if not lines:
         return None
     if run.batches > 1:
         return accounting.Figure(None, None, "publishable", smooth.BASIS, "not defined for adaptive lists")
-    return _limit(run.limits, mechanism, load_asked(run).votes.shape, delta, lines)
+    return _limit(mechanism, load_asked(run).votes.shape, delta, lines)
 
 
 def beside(votes: Path) -> Path:
@@ -65,35 +80,27 @@ def draw(
 ) -> accounting.Figure:
     """Draw a limit and record it in `path`; its parameters come from public numbers only."""
     with chain.Writer(path) as book:
-        own = smooth.spread(confidence, 1 + len(chain.read(path)))
+        own = smooth.spread(confidence, 1 + len(_read(path)))
         plan = accounting.plan(mechanism, len(votes), int(votes[0].sum()), votes.shape[1], delta, own)
         drawn = smooth.release(mechanism, votes, plan)
-        parameters = {"order": plan.order, "beta": plan.beta, "noise": plan.noise, "confidence": confidence}
-        book.append({"value": drawn.value, **parameters})
-    return _limit(path, mechanism, votes.shape, delta, chain.read(path))
+        book.add("limit", _Drawn(drawn.value, plan.order, plan.beta, plan.noise, confidence))
+    return _limit(mechanism, votes.shape, delta, _read(path))
 
 
 def _limit(
-    path: Path,
-    mechanism: Mechanism,
-    shape: tuple[int, ...],
-    delta: float,
-    lines: Sequence[Mapping[str, Any]],
+    mechanism: Mechanism, shape: tuple[int, ...], delta: float, lines: Sequence[_Drawn]
 ) -> accounting.Figure:
     """The limit that the last of these lines of a file released, at the least confidence of all."""
-    releases = [_parse(line, path) for line in lines]
-    own = smooth.spread(lines[-1]["confidence"], len(lines))
-    return smooth.limit(mechanism, shape, releases, delta, min(line["confidence"] for line in lines), own)
+    releases = [Release(Plan(line.order, line.beta, line.noise), line.value) for line in lines]
+    own = smooth.spread(lines[-1].confidence, len(lines))
+    return smooth.limit(mechanism, shape, releases, delta, min(line.confidence for line in lines), own)
 
 
 def _shows(run: RunDirectory, mechanism: Mechanism, delta: float) -> publication.Shows:
     """Whether the run shows the answers and the limit of a statement, which may be an earlier one."""
-    answers, lines = publication.shown_by(shown(run)), chain.read(run.limits)
+    answers, lines = publication.shown_by(shown(run)), _read(run.limits)
     shape = load_asked(run).votes.shape
-    made = [
-        _limit(run.limits, mechanism, shape, delta, lines[:count]).epsilon
-        for count in range(1, len(lines) + 1)
-    ]
+    made = [_limit(mechanism, shape, delta, lines[:count]).epsilon for count in range(1, len(lines) + 1)]
 
     def shows(statement: Mapping[str, Any]) -> bool:
         limit = statement["figures"].get("sanitised", {}).get("epsilon")
@@ -113,14 +120,3 @@ def _check_fixed(run: RunDirectory) -> None:
             f"{run.root} has asked {run.batches} batches, the later ones perhaps after seeing answers, so "
             "its exact cost is no guarantee: publish the data-independent figure, without --sanitise"
         )
-
-
-def _parse(line: Mapping[str, Any], path: Path) -> Release:
-    numbers = all(type(line.get(name)) in (int, float) for name in _NUMBERS)
-    if not numbers or type(line.get("value")) is not int:
-        raise PateError(
-            f"line {line.get('sequence', 0) + 1} of {path} holds no sanitised limit: restore the file from a "
-            "backup"
-        )
-    smooth.check_confidence(line["confidence"])
-    return Release(Plan(line["order"], line["beta"], line["noise"]), line["value"])

@@ -6,18 +6,34 @@ owner's page, and `published` takes it out of whatever leaves.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
 
 import numpy as np
 
-from pate_jax.data import Dataset, readable
+from pate_jax.crowd.metric import Metric, auroc, named
+from pate_jax.data import Dataset, Part, readable
+from pate_jax.data.columns import Column
 from pate_jax.errors import PateError
+from pate_jax.models.names import Metric as Name
 from pate_jax.runs import public_labels
-from pate_jax.runs.report import measures, seen
+from pate_jax.runs.report import measures, numbers, seen
 from pate_jax.runs.report.seen import Seen
+from pate_jax.runs.settings import DataChoice
+from pate_jax.student import Student
 
 _MOST_GROUPS = 12
+_LOOKED = 1000  # public rows that show how many values a column has
+
+
+def of_numbers(learned: Student, dataset: Dataset, data: Mapping[str, Any]) -> dict[str, Any]:
+    """The same of a student of numbers."""
+    return {
+        **_predicts(dataset, {"label_column": data["target"]}),
+        "student_accuracy": None,
+        "seen": None,
+        **numbers.results(learned, dataset, data),
+    }
 
 
 def results(found: Seen, dataset: Dataset, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -50,22 +66,85 @@ def published(found: Mapping[str, Any]) -> Mapping[str, Any]:
     """
     if not found.get("test_is_private"):
         return found
-    return {**found, "student_accuracy": None, "bought": [], "seen": None, "measures": None}
+    hidden: dict[str, Any] = {"student_accuracy": None, "bought": [], "seen": None, "measures": None}
+    if "numbers" in found:
+        return {**found, **hidden, "numbers": numbers.published(found["numbers"])}
+    if "labels" not in found:
+        return {**found, **hidden}
+    blank = {label: {**one, "usual": None, "figures": None} for label, one in found["labels"].items()}
+    return {**found, **hidden, "labels": blank, "macro": None}
+
+
+def metric(choice: DataChoice, dataset: Dataset) -> Metric:
+    """What choices by rehearsal go by."""
+    return named(choice.metric, choice.positive, dataset.class_names)
 
 
 def check(dataset: Dataset, positive: str | None, by_group: str | None) -> None:
-    """Refuse an outcome that is no class, and groups by what is no column of categories or codes."""
+    """Refuse an outcome that is no class, and groups by a column of too many values, or of none."""
     if positive is not None and (positive not in dataset.class_names or dataset.classes != 2):
         raise PateError(
             f"--positive {positive} must be one of two classes; they are {', '.join(dataset.class_names)}"
         )
-    if by_group is not None:
-        columns = [one.name for one in dataset.columns if one.categories is not None or one.codes]
-        if by_group not in columns:
-            raise PateError(
-                f"--by-group {by_group} must be a column of categories or codes that the student takes; they "
-                f"are {', '.join(columns) or 'none'}"
-            )
+    if by_group is not None and not any(
+        one.name == by_group and _few(one, dataset) for one in dataset.columns
+    ):
+        fit = ", ".join(one.name for one in dataset.columns if _few(one, dataset)) or "none"
+        raise PateError(
+            f"--by-group {by_group} must be a column that the student takes, with at most {_MOST_GROUPS} "
+            f"values in the public part: {fit}"
+        )
+
+
+def _few(column: Column, dataset: Dataset) -> bool:
+    """Whether a column can divide rows into groups: words, codes, or few public numbers such as 0 and 1."""
+    if column.categories is not None or column.codes:
+        return True
+    rows = dataset.public.take(slice(_LOOKED))
+    return column.encoder is None and len(np.unique(_values(rows, dataset, column.name))) <= _MOST_GROUPS
+
+
+def compared(said: np.ndarray, part: Part, metric: Metric) -> dict[str, list[float | None]]:
+    """Every metric of what is said of labelled rows, by which methods are compared, as [value, low, high].
+
+    An interval draws users where rows have them, else rows.
+    """
+    truth = np.asarray(part.labels)
+    rows = measures.judged(truth, np.zeros(len(truth)), 0, part.users)
+
+    def figure(name: Name) -> measures.Figure:
+        return lambda y, p, weights: metric._replace(name=name).weighted(said, truth, weights)
+
+    return {name: measures.interval(figure(name), rows) for name in get_args(Name)}
+
+
+def macro(judged: Sequence[tuple[Metric, np.ndarray, Part]]) -> dict[str, list[float | None]]:
+    """The mean of every metric over several labels of the same rows, as [value, low, high]."""
+    first = judged[0][2]
+    rows = measures.judged(np.zeros(len(first.ids)), np.zeros(len(first.ids)), 0, first.users)
+
+    def figure(name: Name) -> measures.Figure:
+        return lambda y, p, weights: np.mean(
+            [
+                one._replace(name=name).weighted(said, np.asarray(part.labels), weights)
+                for one, said, part in judged
+            ],
+            0,
+        )
+
+    return {name: measures.interval(figure(name), rows) for name in get_args(Name)}
+
+
+def by_groups(said: np.ndarray, part: Part, dataset: Dataset, by: str, metric: Metric) -> dict[str, Any]:
+    """The same for the rows of each value of a column, with how many they are."""
+    values = _values(part, dataset, by)
+    return {
+        str(value): {
+            "rows": int((values == value).sum()),
+            **compared(said[values == value], part.take(values == value), metric),
+        }
+        for value in _frequent(values)
+    }
 
 
 def _measures(found: Seen, dataset: Dataset, data: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -90,17 +169,26 @@ def _measures(found: Seen, dataset: Dataset, data: Mapping[str, Any]) -> dict[st
 
 def _groups(found: Seen, dataset: Dataset, by: str, positive: int) -> list[dict[str, Any]]:
     """The figures of the rows of each value of a column, the most frequent values first."""
+    values = _values(found.part, dataset, by)
+    return [{"group": str(value), **_group(found, values == value, positive)} for value in _frequent(values)]
+
+
+def _values(part: Part, dataset: Dataset, by: str) -> np.ndarray:
+    """What a column of categories or codes says of each row."""
     place = 0
     for column in dataset.columns:
         if column.name == by:
             break
         place += column.width
     (name,) = (one for one in dataset.columns if one.name == by)
-    parts = found.part.inputs[:, place : place + name.width]
-    values = np.array([readable.decoded(row, [name])[0][1] for row in parts])
+    return np.array(
+        [readable.decoded(row, [name])[0][1] for row in part.inputs[:, place : place + name.width]]
+    )
+
+
+def _frequent(values: np.ndarray) -> np.ndarray:
     different, counts = np.unique(values, return_counts=True)
-    chosen = different[np.argsort(-counts, kind="stable")][:_MOST_GROUPS]
-    return [{"group": str(value), **_group(found, values == value, positive)} for value in chosen]
+    return np.asarray(different[np.argsort(-counts, kind="stable")][:_MOST_GROUPS])
 
 
 def _group(found: Seen, rows: np.ndarray, positive: int) -> dict[str, Any]:
@@ -111,7 +199,7 @@ def _group(found: Seen, rows: np.ndarray, positive: int) -> dict[str, Any]:
         "rows": len(right),
         "outcomes": int(judged.y.sum()),
         "right": measures.interval(measures.share_of(right, np.ones_like(right)), judged),
-        "auroc": measures.interval(measures.auroc, judged),
+        "auroc": measures.interval(auroc, judged),
         "sensitivity": measures.interval(measures.share_of((judged.p >= 0.5) * 1.0, judged.y), judged),
         "specificity": measures.interval(measures.share_of((judged.p < 0.5) * 1.0, 1 - judged.y), judged),
     }

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
-from pate_jax.data import frames
+import numpy as np
+
+from pate_jax import accounting
+from pate_jax.data import frames, texts
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import Voting
-from pate_jax.runs import pipeline
+from pate_jax.runs import inputs, pipeline
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.result import Result
+from pate_jax.runs.report import labels_page
+from pate_jax.runs.report.run_pages import summary
 from pate_jax.runs.settings import CUSTOMARY_EPSILON, DataChoice, PartitionChoice, RunConfig
+from pate_jax.student import Student, Students
 from pate_jax.system import locks, storage
 
 Voters = Literal["auto", "teachers"] | Voting
@@ -27,7 +34,7 @@ def run(
     public: Any = None,
     test: Any = None,
     *,
-    label: str | None = None,
+    label: str | Sequence[str] | None = None,
     id: str | None = None,
     user: str | None = None,
     epsilon: float = CUSTOMARY_EPSILON,
@@ -38,30 +45,76 @@ def run(
     """Learn from private records under this epsilon, as `pate run` does, and return the student.
 
     Each part is a data frame, a dictionary of columns or arrays, an array of inputs, a pair of inputs and
-    labels, or the path of a file or folder. `label`, `id` and `user` name columns. `settings` are further
-    flags of `pate run` by their Python names (`delta`, `classes`, `by`, `teachers`, `student`, ...). Data
-    that are no files are stored in the run's private folder, so that the run can be continued and verified.
-    The same call with the same `out` continues a run, or returns its result.
+    labels, or the path of a file or folder. `label`, `id` and `user` name columns, `label` perhaps several,
+    which share one budget (`Result.students`). `settings` are further flags of `pate run` by their Python
+    names (`delta`, `classes`, `by`, `teachers`, `student`, ...). Data that are no files are stored in the
+    run's private folder, so that the run can be continued and verified. The same call with the same `out`
+    continues a run, or returns its result.
+
+    >>> import tempfile
+    >>> people = {"age": list(range(90)), "sick": ["no"] * 45 + ["yes"] * 45}
+    >>> asked = {"age": [3.5, 20.5, 33.5, 60.5, 75.5, 88.5]}
+    >>> settings = {"voters": "sums", "epsilon": 20.0, "seed": 1, "classes": "no,yes"}
+    >>> settings |= {"register": Path("none"), "out": tempfile.mkdtemp()}
+    >>> run(people, asked, label="sick", **settings).predict(asked).shape
+    (6,)
     """
+    if label is not None and not isinstance(label, str):
+        label = ",".join(label)
     name = DataChoice(settings.get("dataset", DataChoice.dataset))
     default = Path("runs/own") if private is not None else RunConfig(name).directory
     root = default if out is None else Path(out).expanduser()
-    directory = RunDirectory(root)
     parts = {"private": private, "public": public, "test": test}
-    if (private is None) != (public is None):
-        raise PateError("private and public go together: give both")
     names = {"labels": label, "ids": id, "users": user}
+    config, contents = _asked(root, parts, names, epsilon, voters, settings)
+    directory = RunDirectory(root)
+    _store(directory, contents)
+    with _unchanging(directory, shared=True):
+        _check_stored(directory, contents)
+        return Result(root, pipeline.run(config))
+
+
+def check(
+    private: Any,
+    public: Any,
+    *,
+    out: Path,
+    label: str | None = None,
+    id: str | None = None,
+    epsilon: float = CUSTOMARY_EPSILON,
+    voters: Voters | None = None,
+    **settings: Any,
+) -> None:
+    """Refuse data that `run` would refuse, such as public rows that are private ones; nothing is spent.
+
+    The data are stored in the private folder of `out`, which the caller removes.
+    """
+    names = {"labels": label, "ids": id, "users": None}
+    parts = {"private": private, "public": public}
+    config, contents = _asked(out, parts, names, epsilon, voters, settings)
+    _store(RunDirectory(out), contents)
+    inputs.open_data(config.data)
+
+
+def _asked(
+    root: Path,
+    parts: Mapping[str, Any],
+    names: Mapping[str, str | None],
+    epsilon: float,
+    voters: Voters | None,
+    settings: dict[str, Any],
+) -> tuple[RunConfig, dict[str, Content]]:
+    """The settings of a run, and the contents of its files."""
+    directory = RunDirectory(root)
+    if (parts["private"] is None) != (parts["public"] is None):
+        raise PateError("private and public go together: give both")
     contents = _contents(parts, names)
     declared = {name: settings.pop(name) for name in _DECLARED if isinstance(settings.get(name), Mapping)}
     contents |= {name: (".json", json.dumps(value).encode()) for name, value in declared.items()}
     files = {name: content for name, content in contents.items() if not name.endswith(".kinds")}
     paths = {name: _place(directory, name, content) for name, content in files.items()}
-    settings |= {"label_column": label, "id_column": id, "user_column": user, **paths}
-    config = _config(settings, voters, epsilon, root)
-    _store(directory, contents)
-    with _unchanging(directory, shared=True):
-        _check_stored(directory, contents)
-        return Result(root, pipeline.run(config))
+    columns = {"label_column": names["labels"], "id_column": names["ids"], "user_column": names["users"]}
+    return _config({**settings, **columns, **paths}, voters, epsilon, root), contents
 
 
 Content = Path | tuple[str, bytes]  # a file of the user's own, or the suffix and bytes of one of the run
@@ -159,9 +212,48 @@ def _as_flag(name: str, value: Any) -> Any:
     """A setting as the command line would hold it: paths as paths, and names of classes in one text."""
     if name in ("data_dir", "manual_dir", "register", *_DECLARED) and isinstance(value, str):
         return Path(value).expanduser()
+    if name in ("text_column", "leave_out") and value is not None:
+        return ",".join(texts.named(value, name))
     if name == "classes" and not isinstance(value, int | str | None):
         classes = [str(one) for one in cast(list[Any], value)]
         if any("," in one for one in classes):
             raise PateError(f"classes={classes} has a comma in a name: give categories={{label: classes}}")
         return ",".join(classes)
     return value
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run. Only `directory / "release"`, the student and the statement may be published."""
+
+    directory: Path
+    facts: Mapping[str, Any] = field(repr=False)  # as the last line of `pate run --json` shows them, and more
+
+    @cached_property
+    def student(self) -> Student:
+        """The student, which takes inputs in any form that the run took."""
+        return Student.load(self.directory)
+
+    @cached_property
+    def students(self) -> Students:
+        """The students of several labels."""
+        return Students.load(self.directory)
+
+    @cached_property
+    def statement(self) -> accounting.Statement:
+        """What the run costs, and whom its guarantee covers."""
+        return accounting.Statement.from_dict(self.facts["statement"])
+
+    def predict(self, inputs: Any) -> np.ndarray:
+        """The most probable class of each input: its name, or its number where classes are numbered."""
+        return self.student.predict(inputs)
+
+    def predict_proba(self, inputs: Any) -> np.ndarray:
+        """The probability of each class for each input, in the order of `student.class_names`.
+
+        Inputs are given in any form that the run took; labels, ids and other columns are not read.
+        """
+        return self.student.predict_proba(inputs)
+
+    def __str__(self) -> str:
+        return (labels_page.summary if "labels" in self.facts else summary)(self.facts, self.statement)

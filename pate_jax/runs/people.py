@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from pate_jax.data import relation
 from pate_jax.data.columns import Column
 from pate_jax.data.dataset import Dataset
+from pate_jax.data.survey import Surveyed
 from pate_jax.errors import PateError
 
 KEPT = 4096  # digests of each way
@@ -80,6 +81,8 @@ def _text(numbers: np.ndarray) -> str:
 def of(dataset: Dataset, key: bytes) -> People:
     """The people of a data set's private part, under the key of a register."""
     part = dataset.private
+    if dataset.scan is not None:
+        return _of_scan(dataset.scan, dataset.columns, key)
     ids = None if relation.are_rows(dataset) else part.ids
     return made(part.inputs, dataset.columns, ids, part.users, key=key)
 
@@ -111,6 +114,89 @@ def made(
     if rare:
         ways["values"] = np.stack(rare, axis=1)
     return {way: _sampled(hashes.reshape(len(inputs), -1), key) for way, hashes in ways.items()}
+
+
+class _Lowest:
+    """The smallest hashes of a stream, and how often each occurred: what `_sampled` keeps of all at once."""
+
+    def __init__(self) -> None:
+        self.hashes, self.counts = np.zeros(0, np.uint64), np.zeros(0, np.int64)
+        self.seen = 0
+
+    def add(self, hashes: Hashes) -> None:
+        """Look at more of them."""
+        self.seen += len(hashes)
+        full = len(self.hashes) == KEPT
+        near = hashes[hashes <= self.hashes[-1]] if full else hashes
+        self.merge(*np.unique(near, return_counts=True))
+
+    def merge(self, hashes: Hashes, counts: NDArray[np.int64]) -> None:
+        """Add hashes that were counted."""
+        both, place = np.unique(np.concatenate([self.hashes, hashes]), return_inverse=True)
+        often = np.zeros(len(both), np.int64)
+        np.add.at(often, place, np.concatenate([self.counts, counts]))
+        self.hashes, self.counts = both[:KEPT], often[:KEPT]
+
+    @property
+    def share(self) -> float:
+        """Of all different hashes, those that are kept: about, where they are not all kept."""
+        return 1.0 if len(self.hashes) < KEPT else min(1.0, float(self.hashes[-1]) / 2.0**64)
+
+    def sample(self, key: bytes) -> Sample:
+        """What is kept of the stream."""
+        pairs = int((self.counts * (self.counts - 1) // 2).sum() / self.share)
+        return _keyed(self.hashes, self.counts, self.share, pairs, key)
+
+    def tells_apart(self) -> bool:
+        """Whether hardly two rows have the same value, as far as the kept ones show it."""
+        return self.seen - len(self.hashes) / self.share <= _RARE * self.seen
+
+
+class _Stream:
+    """One column of values as it is read: do they tell records apart, and are they more than counters?"""
+
+    def __init__(self) -> None:
+        self.lowest, self.whole, self.least, self.most = _Lowest(), True, math.inf, -math.inf
+        self.first: Hashes = np.zeros(0, np.uint64)
+
+    def add(self, hashes: Hashes, numbers: np.ndarray) -> None:
+        """Look at more of them; the numbers are those that hashes are of, if they are of any."""
+        self.lowest.add(hashes)
+        if len(self.first) < _FIRST:
+            self.first = np.concatenate([self.first, hashes])[:_FIRST]
+        self.whole = self.whole and bool((numbers == np.floor(numbers)).all())
+        self.least = min(self.least, float(numbers.min(initial=math.inf)))
+        self.most = max(self.most, float(numbers.max(initial=-math.inf)))
+
+    @property
+    def tells(self) -> bool:
+        """Whether a shared value is a shared person, as far as the kept ones show it."""
+        counts = self.whole and self.lowest.seen > _RARE * (self.most - self.least + 1)
+        apart = _repeated(self.first) <= _RARE * len(self.first)
+        return apart and not counts and self.lowest.tells_apart()
+
+
+def _of_scan(scan: Surveyed, columns: Sequence[Column], key: bytes) -> People:
+    """The people of a table in several files, of which a batch is in memory at a time."""
+    names, contents, values = _Lowest(), _Lowest(), dict[int, _Stream]()
+    with_ids = scan.scan.reading.id_column is not None
+    starts = np.cumsum([0, *(column.width for column in columns)]).tolist()
+    for batch in (batch for path in scan.scan.files for batch in scan.scan.batches(path)):
+        own = _values(batch.inputs, columns)
+        contents.add(np.stack(own).sum(axis=0, dtype=np.uint64))
+        seen = [(hashes, batch.inputs[:, start]) for hashes, start in zip(own, starts, strict=False)]
+        if with_ids:
+            names.add(_of_names(batch.ids))
+            seen.append((_of_values(batch.ids), np.array([math.nan])))  # they are no counters
+        for place, (hashes, numbers) in enumerate(seen):
+            values.setdefault(place, _Stream()).add(hashes, numbers)
+    told = sorted((one for one in values.values() if one.tells), key=lambda one: int(one.lowest.hashes[0]))
+    rare = _Lowest()
+    for one in told[:_COLUMNS]:
+        rare.merge(one.lowest.hashes, one.lowest.counts)
+    ways = {"ids": names} if with_ids and not scan.ids_count_up else {}
+    found = {**ways, "contents": contents, **({"values": rare} if told else {})}
+    return {way: lowest.sample(key) for way, lowest in found.items()}
 
 
 def same(one: People, other: People) -> bool:
@@ -156,11 +242,16 @@ def _sampled(hashes: NDArray[np.uint64], key: bytes) -> Sample:
     different, counts = np.unique(ordered[new], return_counts=True)
     repeats = int((counts * (counts - 1) // 2).sum())
     kept = different[:KEPT]
+    return _keyed(kept, counts[:KEPT], len(kept) / max(1, len(different)), repeats, key)
+
+
+def _keyed(kept: Hashes, counts: NDArray[np.int64], share: float, repeats: int, key: bytes) -> Sample:
+    """The sample that keeps these hashes, under a key."""
     keyed = [hashlib.blake2b(one.tobytes(), key=key, digest_size=8).digest() for one in kept]
     digests = np.frombuffer(b"".join(keyed), "<u8").astype(np.uint64)
     order = np.argsort(digests)
-    often = np.minimum(counts[:KEPT], np.iinfo(np.uint32).max).astype(np.uint32)
-    return Sample(digests[order], often[order], len(kept) / max(1, len(different)), repeats)
+    often = np.minimum(counts, np.iinfo(np.uint32).max).astype(np.uint32)
+    return Sample(digests[order], often[order], share, repeats)
 
 
 def _of_rows(inputs: np.ndarray) -> Hashes:
@@ -189,7 +280,11 @@ def _values(numbers: NDArray[np.float32], columns: Sequence[Column]) -> list[Has
     found, place = [], 0
     for column in columns:
         features = numbers[:, place : place + column.width]
-        found.append(_of_numbers(features[:, 0]) if column.categories is None else _known(features, column))
+        if column.encoder is not None:  # of equal texts the whole vectors are equal
+            found.append(_hashed(row.tobytes() for row in features + np.float32(0)))
+        else:
+            numeric = column.categories is None
+            found.append(_of_numbers(features[:, 0]) if numeric else _known(features, column))
         place += column.width
     return found
 

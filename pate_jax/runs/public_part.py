@@ -11,7 +11,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from pate_jax.data import Dataset, Part, overlap
+from pate_jax.data import Dataset, Part, overlap, texts
+from pate_jax.data.encoders import NOT_COVERED
 from pate_jax.errors import PateError
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.record import PUBLIC, Settings
@@ -30,7 +31,7 @@ def digest(dataset: Dataset) -> str:
     """
     public, scaling = dataset.public, dataset.preprocessing
     texts = {name: None if found is None else found.tolist() for name, found in _texts(public).items()}
-    columns = [column._replace(kind="")._asdict() for column in dataset.columns]
+    columns = [column._replace(kind="").to_dict() for column in dataset.columns]
     said = json.dumps([list(scaling.offset), list(scaling.scale), list(dataset.class_names), columns, texts])
     labels = None if public.labels is None else np.asarray(public.labels, np.int64)
     return storage.digest(public.inputs, public.features, labels, np.array(said))
@@ -41,11 +42,12 @@ def _texts(public: Part) -> dict[str, np.ndarray | None]:
 
 
 def agree(run: RunDirectory, dataset: Dataset) -> None:
-    """Record the digest of a run's public part, or refuse another; warn of near copies of private inputs."""
+    """Record the digest of a run's public part and its encoders, or refuse others; warn of near copies."""
     refuse_others(run, dataset)
     if PUBLIC not in run.record.read() and dataset.name == "own":
         warn_of_copies(dataset, overlap.parts(dataset))
-    run.record.agree(PUBLIC, {"digest": digest(dataset)})
+    read = [f"{texts.described(known)}; {NOT_COVERED}" for known in texts.seen(dataset.columns)]
+    run.record.agree(PUBLIC, {"digest": digest(dataset)} | ({"encoders": read} if read else {}))
 
 
 def warn_of_copies(dataset: Dataset, others: Mapping[str, Part]) -> None:
@@ -57,10 +59,22 @@ def warn_of_copies(dataset: Dataset, others: Mapping[str, Part]) -> None:
 def refuse_others(run: RunDirectory, dataset: Dataset) -> None:
     """Refuse to go on with another public part than the one that a run was begun with."""
     if is_other(run.record.read(), dataset):
+        _refuse_other_encoders(run.record.read(), dataset)
         raise PateError(
             f"the public inputs, or their labels, users or ids, were changed since {run.root} was begun: "
             "restore them, or choose another --out, and add up what both runs cost"
         )
+
+
+def _refuse_other_encoders(settings: Settings, dataset: Dataset) -> None:
+    """Say so where it is the encoder that was changed."""
+    then = settings.of(PUBLIC).get("encoders", [])
+    for known in texts.seen(dataset.columns):
+        if then and not any(known.digest in one for one in then):
+            raise PateError(
+                f"the encoder {known.name!r} is another than the one that this run was begun with "
+                f"({then[0].partition(':')[0]}): install that version, or choose another --out"
+            )
 
 
 def is_other(settings: Settings, dataset: Dataset) -> bool:

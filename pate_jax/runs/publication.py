@@ -1,7 +1,8 @@
 """What release/ holds that the ledger does not show: then private/ was lost or is an older copy of itself.
 
 Its noise was used already, and noise that is drawn anew would cost as much again, with nobody to count it.
-So every kind of run asks here before it draws any: at first, for a further batch, for a sanitised limit.
+So every kind of run asks here before it draws any: at first, for a further batch, for a sanitised limit. And
+a run is a trial, nothing of which may be published, where some of its data are parts of one private file.
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from pate_jax.data.trial_mark import SENTENCE
 from pate_jax.errors import PateError
-from pate_jax.mechanisms.stable import to_dict
+from pate_jax.mechanisms.codec import to_dict
+from pate_jax.runs import ledger
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.ledger import Line
+from pate_jax.runs.ledger import AnswerLine
+from pate_jax.runs.record import TRIAL
 from pate_jax.system import storage
 
 Shows = Callable[[Mapping[str, Any]], bool]  # whether a ledger shows the answers that a statement is of
@@ -44,7 +48,7 @@ def _is_shown(run: RunDirectory, shows: Shows) -> bool:
     )
 
 
-def shown_by(lines: Sequence[Line]) -> Shows | None:
+def shown_by(lines: Sequence[AnswerLine]) -> Shows | None:
     """Whether a statement is of the first so many of these lines; None where there are none.
 
     >>> shown_by([]) is None
@@ -54,13 +58,29 @@ def shown_by(lines: Sequence[Line]) -> Shows | None:
         return None
     sizes, asked, answered = [], 0, 0
     for line in lines:
-        given = line.given.answered
+        given = ledger.given(line).answered
         asked, answered = asked + len(given), answered + int(given.sum())
         sizes.append((asked, answered))
-    mechanism = to_dict(lines[0].mechanism)
+    mechanism = to_dict(lines[0].event.mechanism)
 
     def shows(statement: Mapping[str, Any]) -> bool:
         size = statement.get("asked"), statement.get("answered")
         return size in sizes and statement.get("mechanism") == mechanism
 
     return shows
+
+
+def record_trial(run: RunDirectory, is_trial: bool) -> None:
+    """Record that a run is a trial; it stays one, whatever its files hold later."""
+    if is_trial:
+        run.record.agree(TRIAL, {"trial": True})
+
+
+def trial(run: RunDirectory) -> dict[str, str]:
+    """What results and statements of a trial say of it, by the name of the field; nothing of other runs."""
+    return {"trial": SENTENCE} if TRIAL in run.record.read() else {}
+
+
+def stated(run: RunDirectory, statement: Mapping[str, Any]) -> dict[str, Any]:
+    """A statement as release/ holds it: that of a trial says so first."""
+    return {**trial(run), **statement}

@@ -14,6 +14,7 @@ from pate_jax.accounting.filter import Filter, budget_from_dict, budget_to_dict
 from pate_jax.accounting.tuning import Tuned
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
+from pate_jax.mechanisms import codec
 from pate_jax.mechanisms.stable import AnyMechanism, from_dict
 from pate_jax.runs.settings import CrowdChoice, DataChoice, PartitionChoice, from_settings
 from pate_jax.student import StudentConfig
@@ -25,6 +26,9 @@ COMPARED = "compared"  # how students are trained that a crowd's sums may be com
 CANDIDATE = "candidate"  # of a choice of settings: whom it holds out, and what the choice costs
 PARTY = "party"  # the stage that only one party's part of a vote among several has
 BASELINE = "baseline"  # the stage that only a net trained on the records themselves has
+METHOD = "method"  # the stage that only a run of a method in one file has (`methods`)
+LABELS = "labels"  # the stage that only a run of several labels has
+LABEL = "label"  # and the stage of one label's run among them
 TUNE = "tune"  # the stage that only a choice of settings has
 TRIAL = "trial"  # the stage that only a run on parts of one private file has
 PUBLIC = "public"  # a digest of the public part that a run was begun with
@@ -33,6 +37,8 @@ RECORDS = "records"  # a digest of the private records that a crowd's run was be
 HEADCOUNT = "headcount"  # of teachers chosen by a noisy number of voters: what both may cost together
 STEPS = "steps"  # how many tables a run of sums takes, and how strongly it whitens
 PLANNED = "planned"  # what was chosen for the user, and what is expected of it
+NET = "net"  # what is called a user's own net, and the digest of its source
+LABELLED = "labelled"  # the stage that only a run has whose student learns from public labels too
 _OF_A_CHOICE = (
     "{} is of a choice of settings, which `pate tune` makes and publishes as a whole: `pate verify` checks "
     "it, and no other command changes it or reads it"
@@ -118,7 +124,7 @@ class Settings:
     @property
     def tuned(self) -> Tuned | None:
         """The choice of settings that a crowd is a candidate of, if it is one."""
-        return Tuned.from_dict(self.of(CANDIDATE)["tuned"]) if CANDIDATE in self else None
+        return codec.from_dict(Tuned, self.of(CANDIDATE)["tuned"], "tuned") if CANDIDATE in self else None
 
     @property
     def student(self) -> StudentConfig:

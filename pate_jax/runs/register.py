@@ -24,13 +24,13 @@ from pathlib import Path
 from typing import Any
 
 from pate_jax.accounting import filter
-from pate_jax.accounting.inputs import check_delta
+from pate_jax.accounting.inputs import CUSTOMARY_DELTA, check_delta
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import DiscreteGaussianMax
+from pate_jax.mechanisms import DiscreteGaussianMax, codec
+from pate_jax.mechanisms.codec import to_dict
 from pate_jax.runs import anchors, chain, people, plans, sums
-from pate_jax.runs.budget import CUSTOMARY_DELTA
 from pate_jax.runs.people import People
-from pate_jax.runs.plans import AnyPlan
+from pate_jax.runs.plans import Plan
 from pate_jax.system import storage
 
 _BEGINS = b'{"artefact": "ledger"'  # a register, or as much of it as a crash left
@@ -44,11 +44,11 @@ class Entry:
     run: str  # what names it and tells nothing of its secret
     place: str  # where it lay when it was entered
     time: str
-    plans: tuple[AnyPlan, ...]  # more than one where it answered under an earlier one
+    plans: tuple[Plan, ...]  # more than one where it answered under an earlier one
     samples: tuple[str, ...] = ()  # whose records it reads; none where nobody knows, as with votes alone
     answers: tuple[str, ...] = ()
 
-    def planned(self, plan: AnyPlan, place: str, time: str, sample: str | None) -> Entry:
+    def planned(self, plan: Plan, place: str, time: str, sample: str | None) -> Entry:
         """The same run with another plan, which replaces one under which nothing was answered."""
         return Entry(
             self.run,
@@ -133,7 +133,7 @@ class Book:
                 )
 
 
-def spent(entries: Sequence[Entry]) -> list[AnyPlan]:
+def spent(entries: Sequence[Entry]) -> list[Plan]:
     """All that these runs may spend."""
     return [plan for entry in entries for plan in entry.plans]
 
@@ -185,7 +185,11 @@ def read(file: Path) -> Book:
     try:
         return _book(file, lines)
     except (KeyError, TypeError, ValueError) as error:
-        raise PateError(f"{file} has a line that is none of a register ({error}): restore it") from error
+        raise PateError(
+            f"{file} was written by another version of pate_jax, or was changed ({error!r}): go on with that "
+            f"version, or restore the file. To count anew, `pate budget --register {file}.new --begin`, give "
+            f"--register {file}.new to every run, and add what the old register counted by hand"
+        ) from error
 
 
 def _book(file: Path, lines: Sequence[Mapping[str, Any]]) -> Book:
@@ -196,7 +200,7 @@ def _book(file: Path, lines: Sequence[Mapping[str, Any]]) -> Book:
         if "sample" in line:
             samples[line["name"]] = people.from_dict(line["sample"])
         elif "limit" in line:
-            limit = filter.Filter.from_dict(line["limit"])
+            limit = codec.from_dict(filter.Filter, line["limit"], f"the limit in {file}")
         elif "plan" in line:
             run, place, time = (str(line[name]) for name in ("run", "place", "time"))
             known = entries.get(run, Entry(run, place, time, ()))
@@ -241,7 +245,7 @@ def set_limit(file: Path, epsilon: float, delta: float) -> None:
                 "once: leave it as it is, or begin another register for other records"
             )
         if before is None:
-            writer.append({"limit": wanted.to_dict()})
+            writer.append({"limit": to_dict(wanted)})
 
 
 def _filter(epsilon: float, delta: float) -> filter.Filter:
@@ -267,7 +271,7 @@ def summary(file: Path, delta: float | None) -> dict[str, Any]:
         {
             "name": entry.place,
             "time": entry.time,
-            "plan": entry.plans[-1].to_dict(),
+            "plan": to_dict(entry.plans[-1]),
             "epsilon": sums.together(entry.plans, delta),
             "answers": len(entry.answers),
             "known": bool(entry.samples),
@@ -286,7 +290,7 @@ def summary(file: Path, delta: float | None) -> dict[str, Any]:
             }
             for group in book.groups
         ],
-        "limit": limit and limit.to_dict(),
+        "limit": limit and to_dict(limit),
     }
 
 

@@ -16,19 +16,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pate_jax.accounting.costs import BestOf, Trained
+from pate_jax.accounting.inputs import CUSTOMARY_DELTA
 from pate_jax.data import Dataset
 from pate_jax.errors import PateError, PateWarning
+from pate_jax.mechanisms.codec import to_dict
 from pate_jax.runs import anchors, chain, people, register, sums
-from pate_jax.runs.budget import CUSTOMARY_DELTA
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.plans import AnyPlan, TrainingPlan, TunePlan
+from pate_jax.runs.plans import Plan
 from pate_jax.runs.register import Book, Entry
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
 from pate_jax.system import storage
 
 NONE = "none"  # in place of a register's file: somebody else counts
 _STAGE = "register"
-_OF_THE_CHAIN = ("artefact", "schema", "sequence", "previous", "digest", "torn")
 _ELSEWHERE = (
     "Register: none, so nobody here counts what other runs on these records cost (--register none): add them "
     "up where they are counted."
@@ -66,7 +67,7 @@ class Standing(NamedTuple):
 
 
 def enter(
-    run: RunDirectory, plan: AnyPlan, records: Callable[[], Dataset | None], file: Path | None = None
+    run: RunDirectory, plan: Plan, records: Callable[[], Dataset | None], file: Path | None = None
 ) -> None:
     """Enter a run with the most that it may spend; refused, before it spends, if a limit would be exceeded.
 
@@ -96,7 +97,7 @@ def enter(
     run.record.revise({_STAGE: {"file": str(there), "identity": book.identity, "own": own}})
 
 
-def _entered(writer: register.Writer, run: RunDirectory, plan: AnyPlan, shown: people.People | None) -> bool:
+def _entered(writer: register.Writer, run: RunDirectory, plan: Plan, shown: people.People | None) -> bool:
     """Write the lines of a run that are not there yet; whether it was new to the register."""
     run_name, before = name(run), writer.book.entries.get(name(run))
     if before is not None and _stands(writer.book, run, plan):
@@ -114,14 +115,14 @@ def _entered(writer: register.Writer, run: RunDirectory, plan: AnyPlan, shown: p
         replace(writer.book, entries=entries, samples=samples).check_limit(run_name)
     if shown is not None and sample not in writer.book.samples:
         writer.append({"sample": people.to_dict(shown), "name": sample})
-    line = {"run": run_name, "place": here, "time": now, "plan": plan.to_dict(), "people": sample}
+    line = {"run": run_name, "place": here, "time": now, "plan": to_dict(plan), "people": sample}
     writer.append(line)
     for one in answered:
         writer.append({"run": run_name, "answer": one})
     return before is None
 
 
-def _stands(book: Book, run: RunDirectory, plan: AnyPlan) -> bool:
+def _stands(book: Book, run: RunDirectory, plan: Plan) -> bool:
     before = book.entries.get(name(run))
     return before is not None and before.plans[-1].covers(plan)
 
@@ -142,14 +143,14 @@ def _warn(found: Standing) -> None:
         )
 
 
-def _check_alone(run: RunDirectory, before: Entry, plan: AnyPlan) -> None:
+def _check_alone(run: RunDirectory, before: Entry, plan: Plan) -> None:
     """Refuse a copy of a training, or of a choice of settings, which another machine would repeat.
 
     With other rounding two nets would differ by that alone, and show the sums behind the noise. Candidates
     of a choice would count other tables, with other noise, of which the register shows nothing.
     """
     made = run.student.exists() and run.public_statement.exists()  # so it is not trained once more
-    if isinstance(plan, TrainingPlan | TunePlan) and before.place != str(run.root.resolve()) and not made:
+    if isinstance(plan.events[0], Trained | BestOf) and before.place != str(run.root.resolve()) and not made:
         raise PateError(
             f"{run.root} is a copy of {before.place}, and a training by DP-SGD or a choice of settings goes "
             "on in one place alone: continue it there, or begin another run"
@@ -187,14 +188,14 @@ def digest(line: Mapping[str, Any]) -> str:
     >>> digest({"batch": 1, "answers": "3 -"}) == digest({"answers": "3 -", "batch": 1, "sequence": 0})
     True
     """
-    body = {one: value for one, value in line.items() if one not in _OF_THE_CHAIN}
+    body = {one: value for one, value in line.items() if one not in chain.OF_THE_CHAIN}
     return hashlib.sha256(json.dumps(body, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
 class Ledger(chain.Writer):
     """The writer of a run's ledger, each line of which stands in the run's register before it is written."""
 
-    def __init__(self, run: RunDirectory, plan: Callable[[], AnyPlan]) -> None:
+    def __init__(self, run: RunDirectory, plan: Callable[[], Plan]) -> None:
         super().__init__(run.ledger)
         self.run, self.plan = run, plan
 
@@ -206,7 +207,7 @@ class Ledger(chain.Writer):
         return super().append(entry)
 
 
-def _note(run: RunDirectory, plan: AnyPlan, before: list[str], wanted: str) -> None:
+def _note(run: RunDirectory, plan: Plan, before: list[str], wanted: str) -> None:
     """Write the digest of a run's next answer into its register, unless it is there; any other is refused."""
     file = _recorded(run) or register.find(None)
     with register.writing(file) as writer:
@@ -287,7 +288,7 @@ def published(run: RunDirectory) -> str | None:
     )
 
 
-def examined(run: RunDirectory, plan: AnyPlan | None) -> Iterator[Finding]:
+def examined(run: RunDirectory, plan: Plan | None) -> Iterator[Finding]:
     """Whether the register shows a run with what it may spend and all that it has answered, and who else."""
     known = run.record.stages().get(_STAGE)
     if known is None:

@@ -243,3 +243,35 @@ def ids(values: Any, records: int) -> np.ndarray | None:
     if len(found) != records:
         raise PateError(f"ids has {len(found)} ids for the {records} records of X: give one for each")
     return found
+
+
+def check_row_by_row(transformer: Any, public: Any, made: Any) -> None:
+    """Refuse a transformer that looks at other rows: one record would change how all others are read."""
+    count = made.shape[0] if hasattr(made, "shape") else len(made)
+    for rows in (slice(0, 1), slice(0, count // 2), slice(count // 2, count)):
+        if len(range(count)[rows]) and not _same(
+            transformer.transform(_rows(public, rows)), _rows(made, rows)
+        ):
+            raise PateError(
+                f"{type(transformer).__name__} makes other values of some rows of X_public than of all of "
+                "them, so it looks at rows together, and one record would change how all others are read: "
+                "give a transformer whose transform takes each row by itself"
+            )
+
+
+def _rows(values: Any, rows: slice) -> Any:
+    if hasattr(values, "iloc"):
+        return values.iloc[rows]
+    return values[rows] if hasattr(values, "shape") else np.asarray(values)[rows]
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether values are equal, but for rounding."""
+    first, second = (
+        np.asarray(each.toarray() if hasattr(each, "toarray") else each) for each in (one, other)
+    )
+    if first.shape != second.shape:
+        return False
+    if first.dtype.kind in "fiub" and second.dtype.kind in "fiub":
+        return bool(np.allclose(first, second, rtol=1e-5, atol=1e-6, equal_nan=True))
+    return all(a == b or (a != a and b != b) for a, b in zip(first.ravel(), second.ravel(), strict=True))

@@ -6,42 +6,22 @@ import dataclasses
 import typing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args
+from typing import Annotated, Any, Literal, TypeVar, cast, get_args
 
-from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
+from tyro.conf import OmitArgPrefixes, Positional, arg
 
+from pate_jax.data.encoders import split
 from pate_jax.ensemble.settings import TeacherConfig
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import BY_NAME
 from pate_jax.mechanisms.crowds import MOST_STEPS, Voting
-from pate_jax.models.names import Space
-from pate_jax.runs.stable_choice import StableChoice
+from pate_jax.models.names import Metric, Space
+from pate_jax.runs.thresholds import MechanismOrAuto
 from pate_jax.student.settings import Auto, Linear, Selection, Settings, StudentConfig
 
 Choice = TypeVar("Choice")
 TEACHERS, QUERIES, CUSTOMARY_EPSILON = 125, 500, 1.0  # where nobody says, and nothing is planned
 STROKES = 30_000  # drawn where the number of teachers does not say how many
 
-# The mechanisms as subcommands, except those that need more than votes.
-_BY_COMMAND = [
-    Annotated[kind, subcommand(name, prefix_name=False, description=(kind.__doc__ or "").partition("\n")[0])]
-    for name, kind in BY_NAME.items()
-    if kind.votes_suffice
-]
-_BY_COMMAND.append(
-    Annotated[
-        StableChoice,
-        subcommand(
-            "stable-answers", prefix_name=False, description=(StableChoice.__doc__ or "").partition("\n")[0]
-        ),
-    ]
-)
-_AUTO = Annotated[
-    None, subcommand("auto", description="A confident discrete Gaussian that follows the number of teachers.")
-]
-MechanismOrAuto = Union[(_AUTO, *_BY_COMMAND)]  # type: ignore[valid-type]
-_OF_RUN = Annotated[None, subcommand("of-run", description="The mechanism that the run recorded.")]
-MechanismOrRun = Union[(_OF_RUN, *_BY_COMMAND)]  # type: ignore[valid-type]
 StudentFlags = Annotated[StudentConfig, arg(constructor=Settings)]  # by `pate_jax.cli.student_flags`
 
 
@@ -50,24 +30,31 @@ class DataChoice:
     """Which records are private, which inputs are public."""
 
     dataset: Positional[str] = "strokes"
-    """A data set by name: strokes, glyphs, mnist, fashion_mnist, svhn, cifar10, adult, or any image or table
-    of TFDS. Not read where --private and --public name your own files."""
+    """A data set by name: strokes, glyphs, mnist, fashion_mnist, svhn, cifar10, adult, or one of TFDS. Not
+    read where --private and --public name your own files."""
     private: Path | None = None
-    """Your own private records: .npz with inputs, labels and ids, a table (.csv, .parquet), or a folder with
-    a folder of images for each class."""
+    """Your own private records: .npz with inputs, labels and ids, a table (.csv, .tsv, .parquet, .xlsx) or
+    several ('in/*.csv'), or a folder with a folder of images for each class."""
     public: Path | None = None
     """Your own public inputs; labels, if any, judge which voters suit them, and measure: they are public."""
     test: Path | None = None
-    """Your own public labelled test part, to measure the student."""
+    """Your own public test part, with labels."""
     test_is_private: bool = False
     """Declare that the test rows are private records too: what is measured on them stays on your own page."""
     positive: str | None = None
-    """The outcome, of two classes, whose probabilities are judged (AUROC, thresholds, calibration); unset:
-    the rarer one of the test part."""
+    """The outcome, of two classes, whose probabilities are judged; unset: the rarer one of the test part."""
+    metric: Metric = "accuracy"
+    """What choices by rehearsal and compare go by: balanced, auroc or auprc where an outcome is rare."""
     by_group: str | None = None
     """Column of categories or codes by whose values the student is judged too, such as sex."""
     label_column: str | None = None
-    """Column of a table that holds the label."""
+    """Column of the label; of several, as in sick,died."""
+    target: str | None = None
+    """Column of a table that holds a number to predict, in place of a label."""
+    target_range: str | None = None
+    """Its public range, such as 0,60, to which private ones are clipped; unset: that of the public part."""
+    leave_out: str | None = None
+    """Columns of a table that nothing is learned from, with commas between them."""
     id_column: str | None = None
     """Column of a table that holds the record's id."""
     user_column: str | None = None
@@ -82,21 +69,22 @@ class DataChoice:
     """Declare that your own public inputs may go into release/ as they are: some on its page, and some inside
     of students that have to hold them. A data set by name is public by itself."""
     equal_ids_are_coincidences: bool = False
-    """Declare that ids and users that are both public and private name different people, as those of two
-    registers that number their own."""
+    """Declare that ids and users that are both public and private name different people."""
     categories: Path | None = None
     """JSON file with the categories of categorical columns; unset: those of the public part."""
     scales: Path | None = None
-    """JSON file with offset and scale of numeric columns and, optionally, the number that replaces
-    missing values; unset: mean, deviation and median of the public part."""
+    """JSON file with offset, scale and filling of numeric columns; unset: those of the public part."""
     classes: int | str | None = None
     """Number of classes, or their names, as in no,yes, if the public labels do not show them; for glyphs, how
     many to draw."""
     image_size: int | None = None
     """Height and width to which the images of folders are resized; unset: they must all have one size."""
+    text_column: str | None = None
+    """Column of a table that holds free text, or several with commas between them."""
+    encoder: str | None = None
+    """What makes numbers of text or photos: words, minilm, lite0, lite2, an ONNX file, or module:function."""
     records: int | None = None
-    """Number of private records to draw of strokes (unset: 240 for each teacher, 30,000 without teachers) or
-    glyphs."""
+    """How many private records to draw of glyphs or strokes (unset: 240 a teacher, 30,000 without any)."""
     data_dir: Path | None = None
     """Where prepared data sets are kept."""
     manual_dir: Path | None = None
@@ -106,8 +94,13 @@ class DataChoice:
         if (self.private is None) != (self.public is None):
             raise PateError(
                 "--private and --public go together: give both files; to try one table of your own, make "
-                "both parts by `pate split FILE`"
+                f"both parts by `pate split {self.private or self.public}`"
             )
+
+    @property
+    def function(self) -> str:
+        """The encoder that is a function of the owner's own, module:function, for the voters of a crowd."""
+        return split(self.encoder).function
 
     def drawn(self, records: int) -> DataChoice:
         """The same, with so many strokes drawn where their number is left open.
@@ -187,7 +180,11 @@ class CrowdChoice:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """A whole run: from private records to a student that may be published."""
+    """A whole run: from private records to a student that may be published.
+
+    >>> RunConfig(partition=PartitionChoice(teachers=50), out=Path("runs/mine")).directory.name
+    'mine'
+    """
 
     data: Annotated[DataChoice, OmitArgPrefixes] = field(default_factory=DataChoice)
     partition: Annotated[PartitionChoice, OmitArgPrefixes] = field(default_factory=PartitionChoice)
@@ -200,11 +197,8 @@ class RunConfig:
     epsilon: float | None = None
     """What the run may cost: the figure to publish is at most this. Unset: 1; teachers whose mechanism you
     set, and no epsilon, cost what they cost."""
-    encoder: str = ""
-    """For neighbours and sums: a function of your own, as module:function, that makes a vector of one input.
-    Unset: they compare images by their patches, and tables by their columns."""
     space: Space | None = None
-    """For neighbours and sums: what they are compared in. Unset: your encoder's, or by the kind of inputs;
+    """For neighbours and sums: the space that sees records. Unset: your encoder's, or by the kind of inputs;
     contrast (images; a few minutes) is what a net learned of the public part. Free."""
     steps: int | None = None
     """For sums: how many tables they release, at the same cost in all. Each but the first corrects the
@@ -217,11 +211,12 @@ class RunConfig:
     pixels or columns, space what linear teachers see, learned (images; a few minutes) what a net learned of
     the public part. Free. Unset: clusters, and the first for teachers whose mechanism you set."""
     min_distance: float | None = None
-    """For teachers: ask about no public input that is nearer than this to an earlier one, in units of the
-    distance that is typical between a public input and its nearest; 0.5 leaves out near-duplicates. Free.
-    Unset: 0.5, and none for teachers whose mechanism you set."""
+    """For teachers: ask about no public input that is nearer than this to an earlier one, over the distance
+    that is typical between neighbours. Free. Unset: 0.5, and none for teachers whose mechanism you set."""
     delta: float = 1e-5
     """The delta of the privacy statement; well below one over the number of private records."""
+    people_about: int | None = None
+    """About how many private people there are, if anyone may know: delta is at most 1 over ten times them."""
     budget_epsilon: float | None = None
     """Spend no more than this epsilon, whatever the votes: only as many inputs are asked about as it affords,
     more can be asked later, and it is the figure to publish. Unset: one list of queries, at its cost."""
@@ -230,6 +225,8 @@ class RunConfig:
     own; none: somebody else counts. A run beyond its limit is refused before it trains (`pate budget`)."""
     teacher: Annotated[TeacherConfig, OmitArgPrefixes] = field(default_factory=TeacherConfig)
     student: StudentFlags = field(default_factory=Auto)
+    learn_from_public_labels: bool = False
+    """Let the student of a table learn from the labels of the public part too, which cost nothing."""
     mechanism: MechanismOrAuto = None
     """Unset: it follows from `--epsilon`, or with `--budget-epsilon` from the number of teachers."""
 
@@ -237,6 +234,10 @@ class RunConfig:
         from pate_jax.accounting.inputs import check_delta
 
         check_delta(self.delta)
+        if self.people_about is not None:
+            from pate_jax.accounting.inputs import delta_beside  # which help pages do without
+
+            object.__setattr__(self, "delta", delta_beside(self.people_about, self.delta))
         check_budget(self.budget_epsilon)
         check_distance(self.min_distance)
         if self.queries is not None:
@@ -272,7 +273,8 @@ class RunConfig:
                 "teachers: give one of them"
             )
         check_budget(self.epsilon)
-        given = f"--encoder {self.encoder}" if self.encoder else self.space and f"--space {self.space}"
+        function = self.data.function
+        given = f"--encoder {function}" if function else self.space and f"--space {self.space}"
         if given:
             raise PateError(
                 f"{given} makes the space of a crowd: give --voters neighbours, sums or auto with it; linear "
@@ -322,7 +324,7 @@ class RunConfig:
             CUSTOMARY_EPSILON if self.epsilon is None else self.epsilon,
             self.delta,
             self.queries,
-            self.encoder,
+            self.data.function,
             self.space,
             self.steps,
         )
@@ -373,8 +375,7 @@ def to_settings(choice: Any) -> dict[str, Any]:
     >>> to_settings(PartitionChoice(teachers=5))
     {'teachers': 5, 'by': 'record', 'seed': None}
     """
-    values = dataclasses.asdict(choice)
-    return {name: _to_json(value) for name, value in values.items()}
+    return {name: _to_json(value) for name, value in dataclasses.asdict(choice).items()}
 
 
 def _to_json(value: Any) -> Any:
@@ -384,11 +385,7 @@ def _to_json(value: Any) -> Any:
 
 
 def from_settings(kind: type[Choice], settings: dict[str, Any]) -> Choice:
-    """The dataclass that `to_settings` described.
-
-    >>> from_settings(PartitionChoice, {'teachers': 5, 'by': 'record', 'seed': None}).teachers
-    5
-    """
+    """The dataclass that `to_settings` described."""
     paths = {name for name, hint in typing.get_type_hints(kind).items() if Path in typing.get_args(hint)}
     try:
         return kind(

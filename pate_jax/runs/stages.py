@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pate_jax import accounting, data, ensemble, models, student, voting
+from pate_jax.accounting.inputs import CUSTOMARY_DELTA
 from pate_jax.data import duplicates, partition, relation
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
@@ -17,28 +18,24 @@ from pate_jax.runs import (
     budget,
     ledger,
     limits,
-    measured,
+    public_labels,
     public_part,
+    publication,
     queries,
-    registration,
+    results,
     students,
-    trials,
 )
 from pate_jax.runs import inputs as run_inputs
 from pate_jax.runs.answers import asked_rows, load_answers, load_asked
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.inputs import Inputs
-from pate_jax.runs.record import refuse_crowd, stage_of
-from pate_jax.runs.release import check, write
-from pate_jax.runs.report import run_pages, seen, sheet
+from pate_jax.runs.inputs import WHERE, Inputs
+from pate_jax.runs.record import NET, refuse_crowd, stage_of
+from pate_jax.runs.report import run_pages
 from pate_jax.runs.settings import DataChoice, PartitionChoice, to_settings
 from pate_jax.student.settings import Selection, check_shown
 from pate_jax.system import devices, progress, storage
 
-SHEET = "sheet"  # the kind of the file of the contact sheet
-ATTACKS = "attacks"  # and of that of attacks
 _RECORDS = 240  # strokes drawn for each teacher
-_WHERE = ("data_dir", "manual_dir", "devices")  # they decide where work is done, never what comes out
 
 
 def begin(
@@ -47,7 +44,7 @@ def begin(
     cut: PartitionChoice,
     config: ensemble.TeacherConfig,
     asks: int = 0,
-    delta: float = budget.CUSTOMARY_DELTA,
+    delta: float = CUSTOMARY_DELTA,
     min_distance: float | None = None,
     learner: student.StudentConfig | None = None,
     net: models.Model | None = None,
@@ -72,11 +69,12 @@ def begin(
         if not run.teacher_report.exists():
             _check_fit(inputs, asks, min_distance)
     run.secret.draw(cut.seed)
-    public_part.agree(run, inputs.dataset)
-    run.record.agree("data", to_settings(choice), but_not=_WHERE)
-    trials.record(run, inputs.dataset.trial)
+    run_inputs.record(run, inputs.dataset, choice)
     run.record.agree("partition", to_settings(cut))
-    run.record.agree("teacher", to_settings(config), but_not=_WHERE)
+    run.record.agree("teacher", to_settings(config), but_not=WHERE)
+    if config.own_net:
+        described = inputs.net.description
+        run.record.agree(NET, {name: described[name] for name in ("name", "arguments", "source")})
     run.record.agree("relation", {"relation": whom})
     budget.warn_of_delta(delta, budget.people(inputs.dataset, cut.by), cut.by)
     return inputs
@@ -157,7 +155,7 @@ def vote(
     spacing = queries.spacing(inputs, min_distance, batch)
     pool = pool.take(queries.different(pool, wanted, batches.known_digests(run), spacing))
     run.record.agree(stage, chosen)
-    trials.record(run, given.trial)
+    publication.record_trial(run, given.trial)
     if public is not None and dataset.name == "own":
         public_part.warn_of_copies(dataset, {"further public": given.public})
     key = run.secret.derive(f"selection {stage}")
@@ -219,7 +217,7 @@ def covered(run: RunDirectory) -> accounting.Relation:
         raise PateError(
             f"{run.root} was made from votes alone, and nobody declared whom they cover: give --relation "
             f"record, user, contents or party to `pate aggregate {run.root}`, as "
-            "docs/votes_from_elsewhere.md tells"
+            "docs/start/votes_from_elsewhere.md tells"
         )
     claimed: accounting.Relation = relation.claimed(settings.stages)
     return claimed
@@ -238,8 +236,7 @@ def account(
     if sanitise is not None:
         limits.release(run, run.record.read().mechanism, delta, sanitise)
     statement = state(run, delta, pld)
-    storage.write_json(run.statement, "statement", statement.to_dict())
-    storage.write_json(run.public_statement, "statement", trials.stated(run, statement.publishable()))
+    results.state(run, statement)
     return statement
 
 
@@ -259,50 +256,38 @@ def teach(
     statement = storage.read_json(run.existing(run.public_statement, "account"), "statement")
     if run.results.exists():
         run.record.agree("student", to_settings(config))
-        results = storage.read_json(run.results, "results")
-        if results.get("batches", 1) == run.batches and _told(run, statement):
-            return results
+        before = results.kept(run)
+        if before.get("batches", 1) == run.batches and _told(run, statement):
+            return before
     answers, votes = load_answers(run), load_asked(run)
     dataset, asked = _public(run, inputs, votes, public, test, show_public)
-    trials.record(run, dataset.trial)
+    publication.record_trial(run, dataset.trial)
     statement = _restated(run, statement)
     _check_learner(config, dataset)
     run.record.agree("student", to_settings(config))
     choice = students.choose(run, config, dataset, asked)
     learned = students.learn(run, choice.config, dataset, asked)
-    found = seen.look(learned, dataset)
-    right = None if asked.labels is None else answers.labels == asked.labels
+    learned = public_labels.informed(run, learned, dataset)
     mechanism = run.record.read().mechanism
-    results = {
-        "run_dir": str(run.root),
-        "dataset": dataset.name,
-        "data": dataset.description,
-        "synthetic": dataset.synthetic,
-        "private": run.secret.seed is None,
-        **trials.said(run),
+    made = {
+        **results.facts(run, dataset, dataset.description),
         "teachers": int(votes.votes.sum(1).max()),
         "batches": run.batches,
         "queries": len(votes.votes),
         "answered": int(answers.answered.sum()),
         **({"cutoff": mechanism.cutoff} if isinstance(mechanism, StableAnswers) else {}),
         **({"counts": True} if mechanism.releases_counts else {}),
-        "others": registration.published(run),
         "method": choice.config.method,
         "comparison": choice.comparison,
         "selection": _selection(run),
         "near": queries.near(dataset, asked),
-        "label_accuracy": None if right is None else float(right[answers.answered].mean()),
-        **measured.results(found, dataset, run.record.stages().get("data", {})),
     }
-    storage.write_json(run.sheet, SHEET, sheet.made(dataset, asked, answers, seen.pool(learned, dataset)))
-    write.write(run.release, learned, statement, results)
-    storage.write_json(run.results, "results", results)
-    return results
+    return results.finish(run, learned, dataset, statement, made, (asked, answers))
 
 
 def _restated(run: RunDirectory, statement: dict[str, Any]) -> dict[str, Any]:
     """The published statement, which says of a trial that it is one; what votes were made on shows late."""
-    said = trials.stated(run, statement)
+    said = publication.stated(run, statement)
     if said != statement:
         storage.write_json(run.public_statement, "statement", said)
     return said
@@ -322,17 +307,12 @@ def _told(run: RunDirectory, statement: dict[str, Any]) -> bool:
 
 def tell(run: RunDirectory) -> dict[str, Any]:
     """Write both report pages and return the results, with the statement among them."""
-    told = tell_owner(run)
-    statement, results = accounting.Statement.from_dict(told["statement"]), stored_results(run)
-    public = run_pages.public_page(results, statement, sheet.released(contact_sheet(run)))
-    storage.write_bytes(run.public_report, public.encode())
-    check.check(run.release)
-    return told
+    return results.tell(run, tell_owner(run), run_pages.public_page)
 
 
 def tell_owner(run: RunDirectory) -> dict[str, Any]:
     """Write the owner's page alone, and return the results, with the statement among them."""
-    results = stored_results(run)
+    found = results.kept(run)
     votes, answers, settings = load_asked(run), load_answers(run), run.record.read()
     whole = storage.read_json(run.existing(run.statement, "account"), "statement")
     statement = accounting.Statement.from_dict(whole)
@@ -340,12 +320,12 @@ def tell_owner(run: RunDirectory) -> dict[str, Any]:
     figures = [
         (run_pages.CONSENSUS, run_pages.consensus(votes.votes, np.asarray(answers.answered))),
         *run_pages.costs(settings.mechanism, votes.votes, whole["delta"]),
-        (run_pages.ACCURACY, run_pages.accuracies(results, inside)),
+        (run_pages.ACCURACY, run_pages.accuracies(found, inside)),
     ]
-    shown, details = contact_sheet(run), {**inside, "settings": settings.stages}
-    page = run_pages.private_page(results, statement, figures, details, shown, attacked(run))
+    shown, details = results.contact_sheet(run), {**inside, "settings": settings.stages}
+    page = run_pages.private_page(found, statement, figures, details, shown, results.attacked(run))
     storage.write_bytes(run.report, page.encode())
-    return {**results, "statement": whole, "inside": inside}
+    return {**found, "statement": whole, "inside": inside}
 
 
 def _teachers(inputs: Inputs) -> ensemble.Teachers:
@@ -368,21 +348,6 @@ def _batch_to_vote_on(run: RunDirectory, more: bool) -> int:
     run.existing(run.votes, "vote")
     waiting = run.batches if run.batches not in [line.batch for line in ledger.lines(run.ledger)] else 1
     return waiting if waiting > 1 else batches.next_batch(run)
-
-
-def contact_sheet(run: RunDirectory) -> dict[str, Any] | None:
-    """Inputs with their answers, for the pages; None in a run of an earlier version."""
-    return storage.read_json(run.sheet, SHEET) if run.sheet.exists() else None
-
-
-def stored_results(run: RunDirectory) -> dict[str, Any]:
-    """What a run has found, as the student's stage left it."""
-    return storage.read_json(run.existing(run.results, "student"), "results")
-
-
-def attacked(run: RunDirectory) -> dict[str, Any] | None:
-    """What attacks found, for the owner's page; None where there were none."""
-    return storage.read_json(run.attacks, ATTACKS) if run.attacks.exists() else None
 
 
 def _public(

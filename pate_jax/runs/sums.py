@@ -13,12 +13,12 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
-from pate_jax.accounting import composition, curves, filter
+from pate_jax.accounting import costs, filter, joint
+from pate_jax.accounting.costs import Trained
+from pate_jax.accounting.curves import Epsilon
 from pate_jax.accounting.sampled_noise import Training
 from pate_jax.accounting.slack import with_slack
-from pate_jax.runs.plans import AnyPlan, CrowdPlan, TrainingPlan
+from pate_jax.runs.plans import Plan
 
 NARROWEST_FIRST = ("contents", "record", "user", "party")
 WHOM = {
@@ -53,11 +53,11 @@ def rounded(epsilon: float) -> float:
     return math.ceil(epsilon * 100 * (1 - _CLOSER)) / 100
 
 
-def of(plans: Sequence[AnyPlan], delta: float) -> list[Sum]:
+def of(plans: Sequence[Plan], delta: float) -> list[Sum]:
     """The sum for each relation of some runs, the narrowest first, which is the one that all have part in.
 
-    >>> from pate_jax.runs.plans import CrowdPlan
-    >>> both = of([CrowdPlan(0.2, "sums", "record"), CrowdPlan(0.2, "sums", "user")], 1e-5)
+    >>> from pate_jax.accounting.costs import Tables
+    >>> both = of([Plan((Tables(0.2, "sums"),), relation) for relation in ("record", "user")], 1e-5)
     >>> [(one.relation, one.epsilon is None, one.silent) for one in both]
     [('record', False, 0), ('user', True, 1)]
     """
@@ -67,43 +67,34 @@ def of(plans: Sequence[AnyPlan], delta: float) -> list[Sum]:
     return [Sum(one, None if silent[one] else together(plans, delta), delta, silent[one]) for one in there]
 
 
-def together(plans: Sequence[AnyPlan], delta: float) -> float | None:
+def together(plans: Sequence[Plan], delta: float) -> float | None:
     """Epsilon of several runs together, whatever the records; None where none is finite.
 
-    Renyi curves add up. Where all runs are of crowds, squares of mu add up, and the figure is exact; where
-    all are trainings, their privacy losses are composed.
-
     >>> from pate_jax.mechanisms import GNMax
-    >>> from pate_jax.runs.plans import Plan
-    >>> one = Plan(GNMax(40.0), 250, 10, 100, "record")
+    >>> from pate_jax.mechanisms.events import Answers
+    >>> one = Plan((Answers(GNMax(40.0), 250, 10, 100),), "record")
     >>> together([one], 1e-5) < together([one, one], 1e-5) < 2 * together([one], 1e-5)
     True
     """
-    orders = curves.default_orders()
-    total = np.sum([one.curve(orders) for one in plans], axis=0) * (1 + _CLOSER)
-    mus = [one.mu for one in plans if isinstance(one, CrowdPlan)]
-    mu = math.hypot(*mus) * (1 + _CLOSER) if len(mus) == len(plans) else None
-    trained = [one.training for one in plans if isinstance(one, TrainingPlan)]
-
-    def least(inner: float) -> curves.Epsilon:
-        if mu is not None:
-            return curves.Epsilon(composition.gaussian_epsilon(mu, inner), None)
-        if len(trained) == len(plans):
-            return curves.Epsilon(_composed(trained, inner), None)
-        return curves.epsilon(orders, total, inner)
-
-    found = with_slack(least, delta, sum(one.strays() for one in plans) * (1 + _CLOSER))
+    events = [event for plan in plans for event in plan.events]
+    trained = [one for one in events if isinstance(one, Trained)]
+    if len(trained) < len(events):
+        return joint.epsilon(events, delta)
+    losses = tuple(one.training for one in trained)
+    found = with_slack(
+        lambda inner: _composed(losses, inner), delta, sum(map(costs.strays, events)) * (1 + _CLOSER)
+    )
     return float(found.epsilon) if math.isfinite(found.epsilon) else None
 
 
-def _composed(trained: Sequence[Training], delta: float) -> float:
-    """Epsilon of several trainings together, where one record's contents change."""
+def _composed(trained: tuple[Training, ...], delta: float) -> Epsilon:
+    """Epsilon of trainings together, where one record's contents change: their losses are composed."""
     from pate_jax.baselines.dpsgd import calibration  # which takes a second to load
 
-    return calibration.composed(tuple(trained), delta, calibration.REPLACE)
+    return Epsilon(calibration.composed(trained, delta, calibration.REPLACE), None)
 
 
-def cost(plans: Sequence[AnyPlan], order: float) -> filter.Cost:
+def cost(plans: Sequence[Plan], order: float) -> filter.Cost:
     """What several runs cost at one order."""
     total = filter.NOTHING
     for one in plans:

@@ -11,19 +11,20 @@ import numpy as np
 from pate_jax import mechanisms, models
 from pate_jax.accounting import planning
 from pate_jax.accounting.exact import counts
+from pate_jax.crowd.metric import Metric
 from pate_jax.crowd.rehearsal import Expected
 from pate_jax.crowd.roles import Labels
 from pate_jax.data import Dataset, nearness, partition
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.models.spaces import Learned
-from pate_jax.runs import queries, teacher_rehearsal, teacher_votes
+from pate_jax.runs import measured, queries, teacher_rehearsal, teacher_votes
 from pate_jax.runs.crowds import forecast
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import front_of, open_data, teachers_net
 from pate_jax.runs.record import PLANNED, refuse_crowd
 from pate_jax.runs.settings import STROKES, RunConfig
-from pate_jax.runs.stable_choice import StableChoice
+from pate_jax.runs.thresholds import StableChoice
 from pate_jax.system import devices, headcount, progress
 
 _OF_STEPS = 60  # records at least of a teacher that learns step by step
@@ -112,7 +113,7 @@ def _filled(config: RunConfig, found: Mapping[str, Any]) -> RunConfig:
 def _opened(config: RunConfig) -> Dataset:
     """The data, refused where there are fewer records than teachers that the user wants."""
     with devices.failing_together():
-        dataset = open_data(config.data)
+        dataset = open_data(config.data, RunDirectory(config.directory).encoded)
         if config.partition.teachers is not None:
             partition.check_enough(_units(config, dataset), config.partition.teachers)
     return dataset
@@ -131,10 +132,11 @@ def _planned(config: RunConfig, dataset: Dataset) -> tuple[dict[str, Any], model
     wish: dict[str, Any] = {"records": records, "epsilon": float(config.budget or 0)}
     wide = forecast.learned(dataset)
     labels = forecast.judges(dataset, wide, own=config.data.private is not None)
+    metric = measured.metric(config.data, dataset)
     try:
-        return planned(config, dataset, wide, labels, pool, **wish)
+        return planned(config, dataset, wide, labels, pool, **wish, metric=metric)
     except teacher_rehearsal.NoUse as error:
-        other = _way_out(dataset, wide, labels, **wish, delta=config.delta)
+        other = _way_out(dataset, wide, labels, metric, **wish, delta=config.delta)
         raise PateError(f"{error}{other}") from None
 
 
@@ -147,6 +149,7 @@ def planned(
     *,
     records: int,
     epsilon: float,
+    metric: Metric,
 ) -> tuple[dict[str, Any], models.Model | None]:
     """The plan as it is recorded, and the net of linear teachers, if they are these; from public things.
 
@@ -163,6 +166,7 @@ def planned(
         most_queries=pool.number,
         least_shard=teacher_rehearsal.SHARDS[0] if linear else _OF_STEPS,
         net=net,
+        metric=metric,
     )
     option = found.option
     return {
@@ -201,12 +205,18 @@ def askable(config: RunConfig, dataset: Dataset) -> Askable:
 
 
 def _way_out(
-    dataset: Dataset, wide: Learned, labels: list[Labels], records: int, epsilon: float, delta: float
+    dataset: Dataset,
+    wide: Learned,
+    labels: list[Labels],
+    metric: Metric,
+    records: int,
+    epsilon: float,
+    delta: float,
 ) -> str:
     """What another kind of voters is expected to bring, where teachers bring nothing."""
     mu, voters = counts.mu_for(epsilon, delta), headcount.coarse(records)
     found = forecast.of_crowds(
-        forecast.candidates(), wide, labels, voters=voters, classes=dataset.classes, mu=mu
+        forecast.candidates(), wide, labels, voters=voters, classes=dataset.classes, mu=mu, metric=metric
     )
     best = forecast.leader(found)
     if found[best].accuracy < found[best].majority + _AHEAD:
@@ -234,6 +244,6 @@ def said(found: Mapping[str, Any]) -> list[str]:
         f"  queries: {found['queries']:,}{how}{apart}; an answer is {what}; noise: "
         f"{found['mechanism']['name']} of scale {noise.scale:,.4g} on each count of votes{number}.",
         f"  {judges}: answers {found['right']:.0%} right; of a simple student "
-        f"{expected.text()}{others}; the most frequent class alone {expected.majority:.0%}.",
+        f"{expected.text()}{others}; {expected.usual}.",
         _CHANGE,
     ]

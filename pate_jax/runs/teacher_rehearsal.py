@@ -3,7 +3,9 @@
 Some of the public inputs stand for the public part of a run, some judge, and the others are private records.
 Linear teachers learn from shards of the latter, by the formula and in the space of a run's own; some of them
 stand for all (`teacher_votes`). They vote on the first, the noise of each number of queries is added, and
-students in closed form (`stand_ins`) learn the answers, labels or whole noisy histograms. So plans are
+students in closed form learn the answers, labels or whole noisy histograms: ridge regression, with the
+penalty that leaves out one answer best, and answers carried along a graph of near inputs (`models.graph`).
+All lists of answers are to the same questions, so one system of equations teaches all students. So plans are
 compared by the student that comes out, with labels that are made up in several ways or the public part's own.
 Nothing here reads a private record: only their number, rounded down to two digits.
 """
@@ -20,25 +22,26 @@ from jaxtyping import Float, Int
 from pate_jax.accounting import planning
 from pate_jax.accounting.exact import counts
 from pate_jax.accounting.planning import Option
+from pate_jax.crowd.metric import Metric
 from pate_jax.crowd.rehearsal import Expected, of_labels
 from pate_jax.crowd.roles import Labels
 from pate_jax.data import Dataset
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax, Mechanism
 from pate_jax.models import Model
-from pate_jax.models.graph import Entries, Graph, graph, spread
-from pate_jax.runs import stand_ins, teacher_votes
+from pate_jax.models.graph import Entries, Graph, Told, graph, spread
+from pate_jax.runs import teacher_votes
 from pate_jax.runs.inputs import seen_by, teachers_net
 from pate_jax.runs.teacher_votes import CONFIG, Parts
 from pate_jax.student.selection import select
 from pate_jax.system import headcount
+from pate_jax.system.eigen import eigensystem
 
 SHARDS = (10, 20, 30, 60, 120, 240, 480)  # records of a teacher
 QUERIES = (20, 40, 80, 150, 250, 500, 1000, 2000)
 FEWEST = 10  # teachers
 _LISTS = 100  # of answers to the same questions at once, over all labels, classes and draws of the noise
 _DRAWS = (2, 8)  # of the noise, at least and at most
-_NEARLY = 0.95  # of the best student's share: plans above it are as good, and the surest is taken
 _FOUR_OF_FIVE = 1.28  # standard deviations
 _UNLIKE = 0.015  # deviation of a run's student from the rehearsed one, on drawn tables (benchmarks/ranges.py)
 _SIGNAL = 0.1  # of answers, between chance and all right, below which they teach nothing
@@ -78,6 +81,7 @@ def rehearse(
     most_queries: int | None = None,
     least_shard: int = SHARDS[0],
     net: Model | None = None,
+    metric: Metric = Metric(),  # noqa: B008 (it is frozen)
 ) -> Teachers:
     """The best teachers for at most `epsilon`, and what is expected of them; refused where none are of use.
 
@@ -100,12 +104,13 @@ def rehearse(
         queries=queries,
         most_queries=most_queries,
         least_shard=least_shard,
+        metric=metric,
     )
-    best = chosen(plans, dataset.classes, image=dataset.kind == "image")
+    best = chosen(plans, dataset.classes)
     if best is None:
         raise NoUse(_refusal(plans, records, epsilon, dataset.classes))
     option = _option(best, dataset.classes, epsilon, delta)
-    return Teachers(option, _expected(best, [each[roles.judges] for each in labels]))
+    return Teachers(option, _expected(best, [each[roles.judges] for each in labels], metric))
 
 
 def every_plan(
@@ -120,11 +125,12 @@ def every_plan(
     queries: int | None = None,
     most_queries: int | None = None,
     least_shard: int = SHARDS[0],
+    metric: Metric = Metric(),  # noqa: B008 (it is frozen)
 ) -> list[Tried]:
     """All plans for so many records, tried out on public inputs that have these `roles`."""
     numbers = _numbers(records, teachers, least_shard)
     lists = _lists(len(roles.public), queries, most_queries)
-    return list(_tried(entries, labels, classes, roles, numbers, mu, lists))
+    return list(_tried(entries, labels, classes, roles, numbers, mu, lists, metric))
 
 
 def seen(dataset: Dataset, net: Model | None = None) -> Entries:
@@ -151,6 +157,7 @@ def _tried(
     numbers: dict[int, int],
     mu: float,
     lists: dict[int, int],
+    metric: Metric,
 ) -> Iterator[Tried]:
     """Every plan, tried out."""
     random, public = np.random.default_rng(3), entries[roles.public]
@@ -158,7 +165,7 @@ def _tried(
         (number, *teacher_votes.cast(entries, labels, classes, roles, number, shard, random))
         for number, shard in numbers.items()
     ]
-    judged = _Judged.by(entries, roles, labels)
+    judged = _Judged.by(entries, roles, labels, metric)
     truth = np.stack([each[roles.public] for each in labels])
     draws = int(np.clip(_LISTS // (len(labels) * classes), *_DRAWS))
     noise = random.normal(size=(draws, len(labels), len(public), classes)).astype(np.float32)
@@ -197,13 +204,14 @@ class _Judged(NamedTuple):
     judges: Entries
     near: Graph  # of the former and the latter, in this order
     truth: Int[np.ndarray, "judged labels"]
+    metric: Metric
 
     @classmethod
-    def by(cls, entries: Entries, roles: Parts, labels: Sequence[Labels]) -> _Judged:
+    def by(cls, entries: Entries, roles: Parts, labels: Sequence[Labels], metric: Metric) -> _Judged:
         """All of them by the roles of a rehearsal."""
         public, judges = entries[roles.public], entries[roles.judges]
         truth = np.stack([each[roles.judges] for each in labels], 1)
-        return cls(public, judges, graph(np.concatenate([public, judges])), truth)
+        return cls(public, judges, graph(np.concatenate([public, judges])), truth, metric)
 
     def right(
         self, rows: Int[np.ndarray, " query"], told: Float[np.ndarray, "plans draws labels query classes"]
@@ -212,37 +220,36 @@ class _Judged(NamedTuple):
         wide = told.reshape(-1, *told.shape[3:]).transpose(1, 0, 2)
         there = len(self.public) + np.arange(len(self.judges))
         both = (
-            stand_ins.ridge(self.public[rows], wide, self.judges),
+            ridge(self.public[rows], wide, self.judges),
             spread(self.near, rows, wide, there),
         )
-        shape = len(there), *told.shape[:3]
-        wanted = self.truth[:, None, None, :]
-        each = np.stack([(said.argmax(2).reshape(shape) == wanted).mean(0) for said in both])
+        each = np.stack([self._scores(said, told.shape[:3]) for said in both])
         better = each.mean((1, 2)).argmax(0)  # of the two, for each of the labels
         return np.asarray(each[better, :, :, np.arange(len(better))].transpose(1, 2, 0))
 
+    def _scores(self, said: Said, shape: tuple[int, ...]) -> Float[np.ndarray, "plans draws labels"]:
+        """How good what each student says is."""
+        if self.metric.name == "accuracy":
+            wanted = self.truth[:, None, None, :]
+            return np.asarray((said.argmax(2).reshape(-1, *shape) == wanted).mean(0))
+        students = range(said.shape[1])
+        each = [self.metric.of(said[:, one], self.truth[:, one % shape[-1]]) for one in students]
+        return np.array(each).reshape(shape)
 
-def chosen(tried: Sequence[Tried], classes: int, *, image: bool) -> Tried | None:
+
+def chosen(tried: Sequence[Tried], classes: int) -> Tried | None:
     """The plan of the best student in the mean over labels.
 
-    Of images, of nearly equal ones that of the surest answers: nets learn more from these than the students
-    that stand for them here, while those of tables are much like them. None: answers of all plans are hardly
-    better than chance.
+    None: answers of all plans are hardly better than chance.
 
     >>> one = Tried(100, 30, 80, np.array([0.9]), np.array([[0.8]]))
-    >>> sure, wrong = one._replace(queries=40, answers_right=np.array([1.0])), one._replace(queries=20)
-    >>> nearly = sure._replace(right=np.array([[0.79]]))
-    >>> [chosen([one, nearly], 2, image=image).queries for image in (True, False)]
-    [40, 80]
-    >>> chosen([wrong._replace(answers_right=np.array([0.51]))], 2, image=False) is None
+    >>> chosen([one, one._replace(queries=40, right=np.array([[0.79]]))], 2).queries
+    80
+    >>> chosen([one._replace(answers_right=np.array([0.51]))], 2) is None
     True
     """
     told = [one for one in tried if _tells(one, classes)]
-    if not told:
-        return None
-    most = max(one.right.mean() for one in told)
-    good = [one for one in told if one.right.mean() >= (_NEARLY if image else 1) * most]
-    return max(good, key=lambda one: (one.answers_right.mean(), one.right.mean()))
+    return max(told, key=lambda one: (one.right.mean(), one.answers_right.mean()), default=None)
 
 
 def _tells(one: Tried, classes: int) -> bool:
@@ -266,10 +273,10 @@ def _option(best: Tried, classes: int, epsilon: float, delta: float) -> Option:
     return Option(best.teachers, best.shard, best.queries, mechanism, spent, best.queries, right, worth)
 
 
-def _expected(best: Tried, truth: Sequence[Labels]) -> Expected:
+def _expected(best: Tried, truth: Sequence[Labels], metric: Metric) -> Expected:
     """What is expected of the student, in the words of all rehearsals; `truth` is of those that judge."""
     noise = float(np.sqrt(best.right.var(0, ddof=1).mean()))
-    return of_labels(best.right.mean(0), truth, len(truth[0]), noise, len(best.right), _around)
+    return of_labels(best.right.mean(0), truth, len(truth[0]), noise, len(best.right), _around, metric)
 
 
 def _around(share: float, judged: int, noise: float) -> tuple[float, float]:
@@ -291,3 +298,37 @@ def _refusal(tried: Sequence[Tried], records: int, epsilon: float, classes: int)
         f"{best.answers_right.mean():.0%} of them right, for {classes} classes; raise epsilon, gather more "
         "records or merge classes"
     )
+
+
+_PENALTIES = (0.1, 1.0, 10.0, 100.0)  # of ridge regression
+_MOST_OWN = 0.99  # of an answer in what is said of it, at most
+
+Said = Float[np.ndarray, "row students classes"]
+
+
+def ridge(inputs: Float[np.ndarray, "query entries"], told: Told, others: Entries) -> Said:
+    """What ridge regressions say of other inputs, each student with the penalty of the least error left out.
+
+    >>> random = np.random.default_rng(0)
+    >>> inputs, truth = random.normal(size=(200, 3)), np.array([1.0, -1.0, 0.0])
+    >>> told = np.eye(2)[(inputs @ truth > 0).astype(int)][:, None, :]
+    >>> bool((ridge(inputs, told, inputs).argmax(2) == told.argmax(2)).mean() > 0.95)
+    True
+    """
+    queries, students, classes = told.shape
+    wide = told.reshape(queries, -1)
+    middle = wide.mean(0)
+    values, axes = eigensystem(inputs.T.astype(np.float64) @ inputs)
+    along, wanted = (inputs @ axes).astype(np.float32), (wide - middle).astype(np.float32)
+    inside, there = along.T @ wanted, (others @ axes).astype(np.float32)
+    errors, said = np.full(students, np.inf), np.zeros((len(others), students, classes), np.float32)
+    for penalty in _PENALTIES:
+        shrunk = (1 / (np.maximum(values, 0) + penalty)).astype(np.float32)
+        weights = shrunk[:, None] * inside
+        own = np.minimum((along**2) @ shrunk, _MOST_OWN)
+        left_out = ((wanted - along @ weights) / (1 - own)[:, None]) ** 2
+        error = left_out.reshape(told.shape).sum((0, 2))
+        better = error < errors
+        errors[better] = error[better]
+        said[:, better] = (there @ weights + middle).reshape(said.shape)[:, better]
+    return said

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from pate_jax.student.choice import Choice, choose
     from pate_jax.student.lesson import PublicInputs
     from pate_jax.student.methods import fit, fit_many
+    from pate_jax.student.own_nets import fit_net
     from pate_jax.student.selection import Bought, ask_in_rounds, select
     from pate_jax.student.serving import Student
     from pate_jax.student.settings import (
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         named,
         with_method,
     )
+    from pate_jax.student.several import Students
     from pate_jax.student.spaces import space
 
 __all__ = [
@@ -37,6 +39,7 @@ __all__ = [
     "Ridge",
     "Student",
     "StudentConfig",
+    "Students",
     "Supervised",
     "Tandem",
     "Vat",
@@ -44,6 +47,7 @@ __all__ = [
     "choose",
     "fit",
     "fit_many",
+    "fit_net",
     "from_dict",
     "named",
     "select",
@@ -56,8 +60,10 @@ _HOMES = {
     **dict.fromkeys(("fit", "fit_many"), "methods"),
     **dict.fromkeys(("Bought", "ask_in_rounds", "select"), "selection"),
     **dict.fromkeys(("Choice", "choose"), "choice"),
+    "fit_net": "own_nets",
     "PublicInputs": "lesson",
     "Student": "serving",
+    "Students": "several",
     "space": "spaces",
 }
 __getattr__ = on_demand(__name__, _HOMES)

@@ -6,33 +6,39 @@ no other file of a run.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import asdict
-from functools import lru_cache
+import warnings
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import numpy as np
 
 from pate_jax import models
-from pate_jax.data import Preprocessing, columns, folders, frames, ids, tables
+from pate_jax.data import Preprocessing, columns, encoders, folders, frames, ids, notes, tables, texts
 from pate_jax.data.dataset import IMAGE_RANKS, class_names_of
-from pate_jax.errors import PateError
-from pate_jax.models import trees
+from pate_jax.data.targets import Target
+from pate_jax.errors import PateError, PateWarning
+from pate_jax.models import identity, trees
+from pate_jax.student import exported
 from pate_jax.system import progress, storage
 
 _SIZES = (32, 250, 1000)  # batches that are compiled for; a part of one is padded
 _PLACES = ("", "student", "release/student")  # where a student may lie below a path
-_SHOWN = 10  # predictions on the terminal
+_DIGITS = 16  # of the digest of a source, which a release may show
 
 
 class Student(NamedTuple):
-    """A trained student: called on raw inputs, it returns class probabilities."""
+    """A trained student: called on raw inputs, it returns class probabilities.
+
+    >>> net = models.build("mlp", input_shape=(2,), classes=2, hidden=())
+    >>> parameters = {"dense0": {"kernel": np.eye(2, dtype="f4"), "bias": np.zeros(2, "f4")}}
+    >>> made = Student(parameters, net.description, Preprocessing((0.0,), (1.0,)), ("no", "yes"))
+    >>> made.predict(np.array([[2.0, 0.0], [0.0, 2.0]])).tolist()
+    ['no', 'yes']
+    """
 
     parameters: Any
     description: dict[str, Any]  # of the net, as `models.build` takes it
@@ -41,11 +47,13 @@ class Student(NamedTuple):
     temperature: float = 1.0  # logits are divided by it before the softmax
     dtype: str = ""  # type of the inputs it was trained on, such as uint8 for pixels; "" where unknown
     columns: tuple[columns.Column, ...] = ()  # of a table that was read from text
+    target: Target | None = None  # where a number is predicted: its range, whose ends are the two classes
+    net: Any = None  # a module of somebody's own; None where `models.build` makes the net
 
     def __call__(self, inputs: np.ndarray) -> np.ndarray:
         """Probabilities [input, class]."""
         inputs = check_inputs(self, inputs)
-        apply = _probabilities(json.dumps(self.description), self.preprocessing)
+        apply = _probabilities(_model(self).apply, self.preprocessing)
         _check_parameters(self)
         found = [np.zeros((0, len(self.class_names)), np.float32)]
         factor = np.float32(1 / self.temperature)
@@ -62,8 +70,9 @@ class Student(NamedTuple):
         return np.arange(len(names)) if names == class_names_of(len(names)) else np.array(names)
 
     def predict(self, inputs: Any) -> np.ndarray:
-        """The most probable class [input], for inputs in any form that `predict_proba` takes."""
-        return self.classes_[self.predict_proba(inputs).argmax(1)]
+        """The most probable class [input], or its number, for inputs in any form of `predict_proba`."""
+        found = self.predict_proba(inputs)
+        return self.classes_[found.argmax(1)] if self.target is None else self.target.values(found[:, 1])
 
     def predict_proba(self, inputs: Any) -> np.ndarray:
         """Probabilities [input, class] of a data frame, columns by name, an array or a file.
@@ -86,34 +95,71 @@ class Student(NamedTuple):
         return {name: tuple(leaf.shape) for name, leaf in trees.flat(self.parameters).items()}
 
     def save(self, folder: Path | str) -> None:
-        """Write parameters and description into a folder; `load` is the inverse."""
-        folder = Path(folder)
+        """Write parameters and description into a folder; `load` is the inverse.
+
+        A net of one's own is written as safetensors, with its program beside them (`student.exported`).
+        """
+        folder, net = Path(folder), self.description
         arrays = {name: np.asarray(leaf) for name, leaf in trees.flat(self.parameters).items()}
-        storage.write_arrays(folder / "parameters.npz", "student-parameters", arrays)
+        if self.net is None:
+            storage.write_arrays(folder / "parameters.npz", "student-parameters", arrays)
+        else:
+            exported.write_tensors(folder / exported.TENSORS, arrays)
+            net = {"name": "a net of somebody's own", "arguments": "", "source": "", **net}
+            net |= {"source": net["source"][:_DIGITS], "program": self._program(folder)}
         body = {
-            "net": self.description,
-            "preprocessing": asdict(self.preprocessing),
+            "net": net,
+            "preprocessing": {name: getattr(self.preprocessing, name) for name in ("offset", "scale")},
             "class_names": list(self.class_names),
             "temperature": self.temperature,
             "dtype": self.dtype,
-            "columns": [column._asdict() for column in self.columns],
+            "columns": [column.to_dict() for column in self.columns],
+            **({} if self.target is None else {"target": self.target._asdict()}),
         }
         storage.write_json(folder / "student.json", "student", body)
 
+    def _program(self, folder: Path) -> dict[str, Any]:
+        """Write what the student does with inputs as a program; how to read it."""
+        apply = _probabilities(_model(self).apply, self.preprocessing)
+        factor = np.float32(1 / self.temperature)
+        shape, dtype = tuple(self.description["input_shape"]), self.dtype
+        return exported.write_program(
+            folder / exported.PROGRAM, partial(_call, apply, factor), self.parameters, shape, dtype
+        )
+
     @classmethod
-    def load(cls, path: Path | str) -> Student:
-        """The student that was saved in a folder; a run's directory or its release/ will do as well."""
+    def load(cls, path: Path | str, net: Any = None, *, encoder: Path | str | None = None) -> Student:
+        """The student that was saved in a folder; a run's directory or its release/ will do as well.
+
+        Of a net of somebody's own, `net` is its module, or where that is as package.module:Class, which is
+        imported then; `exported.read_program` needs neither. `encoder` is the file or folder of an encoder
+        that no package holds; another one is refused.
+        """
         folder = find(path)
         body = storage.read_json(folder / "student.json", "student")
-        arrays = storage.read_arrays(folder / "parameters.npz", "student-parameters")
         try:
-            return _from_body(body, trees.nested(arrays))
+            if exported.is_own(body["net"]):
+                found = _own(folder, body, net)
+            else:
+                arrays = storage.read_arrays(folder / "parameters.npz", "student-parameters")
+                found = _from_body(body, trees.nested(arrays))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             if isinstance(error, PateError):
                 raise
             raise PateError(
                 f"{folder / 'student.json'} describes no student ({error!r}); restore it"
             ) from error
+        if encoder is not None:
+            _open_encoder(found, str(encoder))
+        return found
+
+
+def _open_encoder(student: Student, place: str) -> None:
+    """Read the encoder of this student from a place; another one is refused."""
+    known = next(texts.seen(student.columns), None)
+    if known is None:
+        raise PateError(f"--encoder {place}: this student needs none; leave it out")
+    encoders.same(known, place)
 
 
 def find(path: Path | str) -> Path:
@@ -122,6 +168,10 @@ def find(path: Path | str) -> Path:
     for place in _PLACES:
         if (path / place / "student.json").is_file():
             return path / place
+        if (path / place / "labels.json").is_file():
+            raise PateError(
+                f"{path} holds students of several labels: pate_jax.student.Students.load reads them"
+            )
     raise PateError(f"{path} holds no student: give a run directory, its release/ or its release/student/")
 
 
@@ -154,7 +204,7 @@ def read_inputs(
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """The inputs in a file or folder, and their ids, if there are any.
 
-    An .npz holds an array `inputs`, a .csv or .parquet the columns that the student knows, a folder images.
+    An .npz holds an array `inputs`, a table (.csv, .parquet, .xlsx) the student's columns, a folder images.
     Unless `id_column` names one, ids of a table are a column that the student does not know, is called after
     ids, and differs in every row.
     """
@@ -178,53 +228,6 @@ def read_inputs(
     return inputs, ids
 
 
-def write_predictions(
-    path: Path | str, student: Student, probabilities: np.ndarray, ids: np.ndarray | None = None
-) -> None:
-    """Write .npz (labels, probabilities, class_names, ids) or .csv (row or id, label, p_CLASS ...)."""
-    path, names = check_out(path), np.array(student.class_names)
-    labels = names[probabilities.argmax(1)]
-    if path.suffix.lower() == ".npz":
-        more = {} if ids is None else {"ids": ids.astype(np.str_)}
-        arrays = {"labels": labels, "probabilities": probabilities, "class_names": names, **more}
-        storage.write_arrays(path, "predictions", arrays)
-    else:
-        storage.write_bytes(path, predictions_csv(student.class_names, probabilities, ids).encode())
-
-
-def check_out(path: Path | str) -> Path:
-    """Refuse a name for predictions that is neither .csv nor .npz."""
-    path = Path(path).expanduser()
-    if path.suffix.lower() not in (".csv", ".npz"):
-        raise PateError(f"--out {path} must end in .csv or .npz")
-    return path
-
-
-def predictions_csv(names: Sequence[str], probabilities: np.ndarray, called: np.ndarray | None = None) -> str:
-    """One line for each input: its row or id, the most probable class, and the probability of each class.
-
-    >>> print(predictions_csv(["cat", "dog"], np.array([[0.75, 0.25]])), end="")
-    row,label,p_cat,p_dog
-    0,cat,0.750000,0.250000
-    """
-    stream = io.StringIO(newline="")
-    table = csv.writer(stream, lineterminator="\n")
-    table.writerow(["row" if called is None else "id", "label", *(f"p_{name}" for name in names)])
-    rows = range(len(probabilities)) if called is None else called.tolist()
-    for row, values in zip(rows, probabilities, strict=True):
-        table.writerow([row, names[values.argmax()], *(f"{value:.6f}" for value in values)])
-    return stream.getvalue()
-
-
-def show_predictions(student: Student, probabilities: np.ndarray, called: np.ndarray | None = None) -> None:
-    """Print the first predictions, and say on the error stream how to get the rest."""
-    first = None if called is None else called[:_SHOWN]
-    print(predictions_csv(student.class_names, probabilities[:_SHOWN], first), end="")
-    if len(probabilities) > _SHOWN:
-        rest = len(probabilities) - _SHOWN
-        progress.say(f"and {rest:,} more: --out predictions.csv writes all {len(probabilities):,}")
-
-
 def _ids(student: Student, table: tables.Table, name: str | None, place: str) -> np.ndarray | None:
     """The ids of a table's rows, from the column of this name or the one that looks like them."""
     if name is None:
@@ -236,6 +239,10 @@ def _ids(student: Student, table: tables.Table, name: str | None, place: str) ->
 
 
 def _images(student: Student, path: Path) -> tuple[np.ndarray, np.ndarray | None]:
+    known = next(texts.seen(student.columns), None)
+    if known is not None and encoders.of_photos(known.name):
+        seen = folders.encoded(path, cast(encoders.OfPhotos, encoders.same(known)))
+        return check_inputs(student, seen.inputs, str(path)), seen.ids
     shape = student.description["input_shape"]
     if len(shape) + 1 not in IMAGE_RANKS or student.dtype != "uint8":
         raise PateError(f"{path} is a folder, and this student was not trained on pixels; give a file")
@@ -255,12 +262,12 @@ def encoded(student: Student, table: tables.Table, place: str) -> np.ndarray:
     if missing:
         raise PateError(f"{place} lacks the column {missing[0]!r}; this student takes {', '.join(known)}")
     table = table.only(known)
-    unseen = columns.unseen(table, student.columns)
+    unseen = notes.unseen(table, student.columns)
     if unseen:
         told = ", ".join(f"{name} ({count})" for name, count in unseen.items())
         progress.say(f"values of no known category are taken as none of them: {told}")
     inputs = columns.encode(table, student.columns, place)
-    filled = columns.filled(table, student.columns)
+    filled = notes.filled(table, student.columns)
     if filled:
         told = ", ".join(f"{name} ({what})" for name, what in filled.items())
         progress.say(f"missing values are taken as in training: {told}")
@@ -287,15 +294,50 @@ def _from_body(body: dict[str, Any], parameters: Any) -> Student:
         float(body.get("temperature", 1.0)),
         str(body.get("dtype", "")),
         tuple(columns.from_dict(column) for column in body.get("columns", ())),
+        Target(**body["target"]) if "target" in body else None,
     )
 
 
+def _own(folder: Path, body: dict[str, Any], net: Any) -> Student:
+    """The student of a net of somebody's own, once that is named by whoever loads it."""
+    told = body["net"]
+    if net is None:
+        raise PateError(
+            f"the net of {folder} is {told['name']}, code that is not in it: pass net= (the module, or its "
+            "name as package.module:Class), or call student.exported.read_program(folder), which runs none"
+        )
+    shape, classes = tuple(told["input_shape"]), len(body["class_names"])
+    if isinstance(net, str):
+        net = identity.net_named(net, told["arguments"], shape, classes)
+    model = models.model_of(net, shape)
+    if model.description.get("source", "")[:_DIGITS] != told["source"]:
+        warnings.warn(
+            f"the source of {told['name']} is not that of the training: compare probabilities with those of "
+            "student.exported.read_program",
+            PateWarning,
+            stacklevel=4,
+        )
+    like = jax.eval_shape(model.init, jax.random.key(0))
+    parameters = trees.filled(like, exported.read_tensors(folder / exported.TENSORS))
+    return _from_body(body, parameters)._replace(net=net)
+
+
+def _call(apply: Any, factor: Any, parameters: Any, inputs: Any) -> Any:
+    return apply(parameters, inputs, factor)
+
+
+def _model(student: Student) -> models.Model:
+    """The net of a student as pure functions."""
+    if student.net is None:
+        return _net(json.dumps(student.description))
+    return models.model_of(student.net, tuple(student.description["input_shape"]))
+
+
 @lru_cache(maxsize=8)
-def _probabilities(description: str, preprocessing: Preprocessing):
-    model = _net(description)
+def _probabilities(apply: Any, preprocessing: Preprocessing):
     return jax.jit(
         lambda parameters, inputs, factor: jax.nn.softmax(
-            model.apply(parameters, preprocessing.apply(inputs)) * factor
+            apply(parameters, preprocessing.apply(inputs)) * factor
         )
     )
 
@@ -310,16 +352,13 @@ def _net(description: str) -> models.Model:
 
 
 @lru_cache(maxsize=8)
-def _wanted_shapes(description: str) -> dict[str, tuple[int, ...]]:
-    model = _net(description)
-    return {
-        name: tuple(leaf.shape)
-        for name, leaf in trees.flat(jax.eval_shape(model.init, jax.random.key(0))).items()
-    }
+def _wanted_shapes(init: Any) -> dict[str, tuple[int, ...]]:
+    wanted = trees.flat(jax.eval_shape(init, jax.random.key(0)))
+    return {name: tuple(leaf.shape) for name, leaf in wanted.items()}
 
 
 def _check_parameters(student: Student) -> None:
-    wanted, found = _wanted_shapes(json.dumps(student.description)), student.shapes()
+    wanted, found = _wanted_shapes(_model(student).init), student.shapes()
     for name in sorted({*wanted, *found}):
         if wanted.get(name) != found.get(name):
             raise PateError(

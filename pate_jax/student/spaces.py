@@ -46,12 +46,17 @@ def learned(
     return over_pool(_front_of(kind, public, key, encoder, number), public.inputs, directions)
 
 
+def front(student: Student) -> Net:
+    """What the last layer of a student reads, each input by itself."""
+    return Net("student", json.dumps(student.description), student.parameters, student.preprocessing)
+
+
 def space(student: Student, public: np.ndarray, *, directions: int = 400) -> Space:
     """The space of what a student's last layer reads: the next round's, once the student is public.
 
     `public` are the inputs that its middle and its directions are learned from.
     """
-    return over(_front(student), check_inputs(student, public), directions)
+    return over(front(student), check_inputs(student, public), directions)
 
 
 def labels(student: Student, inputs: np.ndarray) -> Int[np.ndarray, " record"]:
@@ -60,7 +65,7 @@ def labels(student: Student, inputs: np.ndarray) -> Int[np.ndarray, " record"]:
     `Student.__call__` is faster: it looks at many inputs in one product, where the last bit of one may
     depend on its place.
     """
-    return _front(student).labels(check_inputs(student, inputs))
+    return front(student).labels(check_inputs(student, inputs))
 
 
 def _front_of(
@@ -69,7 +74,3 @@ def _front_of(
     if kind == "contrast":
         return contrast.learn(public.inputs, public.preprocessing, key=key)
     return front_of(kind, public.inputs, public.preprocessing, encoder=encoder, number=number)
-
-
-def _front(student: Student) -> Net:
-    return Net("student", json.dumps(student.description), student.parameters, student.preprocessing)

@@ -25,6 +25,9 @@ from pate_jax.student.calibration import logistic
 from pate_jax.student.lesson import Learned, PublicInputs
 from pate_jax.student.serving import Student
 
+_SCALES = tuple(np.linspace(1, 8, 141).tolist())  # by which shares are drawn in
+_MOST_TOLD = 0.5  # of the most that shares may vary with labels, once they are drawn in
+
 
 def holds(front: Front) -> bool:
     """Whether a student can hold what makes a space's features; it cannot hold an encoder of the owner's.
@@ -53,21 +56,83 @@ def of_sums(public: PublicInputs, space: Space, scaling: Scaling, model: Linear)
     >>> bool((found.argsort() == shares.argsort()).all()), bool(abs(found.mean() - shares.mean()) < 1e-3)
     (True, True)
     """
+    if model.head is not None:
+        return of_head(public, space, scaling, model.head)
     even = np.full(public.classes, 1 / public.classes)
-    made = model.discriminant or _logistic(
-        model.linear(vectors(scaling, space.coordinates(public.inputs)))[:, 1]
-    )
+    made = _believable(model, model.linear(vectors(scaling, space.coordinates(public.inputs))))
     return _behind(public, space, scaling, model.weights @ made.turn, even @ made.turn + made.offset, "head")
 
 
-def _logistic(shares: Float[np.ndarray, " pool"]) -> Discriminant:
+def _believable(model: Linear, shares: Float[np.ndarray, "pool classes"]) -> Discriminant:
+    """The logits of fitted shares: of two classes by their logistic, of more by the discriminant.
+
+    The noisy sums tell how the label varies with fitted shares, less what noise adds to it: `model.spread`.
+    """
+    made, spread = model.discriminant, model.spread
+    if made is not None:
+        return made
+    if spread is None:
+        return _logistic(shares[:, 1])
+    middle = shares[:, 1].mean()
+    others = middle + math.sqrt(spread.wider) * (shares[:, 1] - middle)  # as those of new inputs vary
+    return _logistic(others, float(spread.covariance[1, 1]))
+
+
+def of_line(public: PublicInputs, space: Space, scaling: Scaling, weights: np.ndarray) -> Student:
+    """A linear prediction as a student: `weights` give the share of class 1, which is cut at 0 and 1.
+
+    >>> from pate_jax import crowd
+    >>> from pate_jax.models import spaces
+    >>> pool = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
+    >>> public = PublicInputs(pool, AS_STORED, 2, ("0", "60"))
+    >>> space = spaces.learn("identity", pool)
+    >>> scaling = crowd.scaling(space, space.coordinates(pool), length=100, power=0.5, constant=0.25)
+    >>> weights = np.array([0.5, 0.1, 0.0, 2.0])
+    >>> shares = (crowd.vectors(scaling, space.coordinates(pool)) / 100 @ weights).clip(0, 1)
+    >>> bool(np.allclose(of_line(public, space, scaling, weights)(pool)[:, 1], shares, atol=1e-5))
+    True
+    """
+    kernel = np.stack([-weights, weights], 1)
+    return _behind(public, space, scaling, kernel, np.array([1.0, 0.0]), "sums")
+
+
+def _logistic(shares: Float[np.ndarray, " pool"], covariance: float | None = None) -> Discriminant:
     """The logits of two classes from the fitted shares of one, as believable probabilities have them.
 
-    What the best linear guess leaves of labels is uncorrelated with it, so their covariance with the shares
-    is the variance of these.
+    Where nobody has told how labels and shares vary together, it is as shares vary: what the best linear
+    guess leaves of labels is uncorrelated with it.
     """
-    offset, slope = logistic(shares, float(shares.var()))
+    scale = _scale(shares)
+    drawn_in = 0.5 + (shares - 0.5) / scale
+    known = float(drawn_in.var()) if covariance is None else covariance / scale**2
+    offset, slope = logistic(drawn_in, known)
+    offset, slope = offset + slope * (0.5 - 0.5 / scale), slope / scale
     return Discriminant(np.array([[0.0, 0.0], [0.0, slope]]), np.array([0.0, offset]))
+
+
+def _scale(shares: Float[np.ndarray, " pool"]) -> float:
+    """By how much fitted shares are too far from 1/2, as where users have more records than public ones.
+
+    With a label of the mean m no shares vary more than with the mark of the largest ones, of which there are
+    as many as m says. Where they vary more than they can, they are drawn in until half of that is left.
+
+    >>> few = np.random.default_rng(0).normal(0.1, 0.05, 500)
+    >>> _scale(few), _scale(0.5 + 1.5 * (few - 0.5)) > 1.3
+    (1.0, True)
+    """
+    if _told(shares) < 1:
+        return 1.0
+    return next((scale for scale in _SCALES if _told(0.5 + (shares - 0.5) / scale) < _MOST_TOLD), _SCALES[-1])
+
+
+def _told(shares: Float[np.ndarray, " pool"]) -> float:
+    """The variance of shares, over the most that they may vary with a label of their mean."""
+    mean = float(shares.mean())
+    if not 0 < mean < 1:
+        return math.inf
+    largest = shares > np.quantile(shares, 1 - mean)
+    most = float(np.mean((shares - mean) * largest))
+    return float(shares.var()) / most if most > 0 else 0.0
 
 
 def of_head(public: PublicInputs, space: Space, scaling: Scaling, kernel: np.ndarray) -> Student:

@@ -1,7 +1,7 @@
 """Cells: one setting, of one source of votes, for one number of queries and one student, with its digest.
 
-The digest covers what decides a cell's outcome and nothing else, so a cell is the same in every shard, on
-every machine and in every order.
+The digest covers what decides a cell's outcome and nothing else, so a cell is the same on every worker and
+in every order.
 """
 
 from __future__ import annotations
@@ -9,13 +9,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, to_dict
 
 _FORM = 2  # of the digest; a change of what a cell means gets a new number
@@ -84,30 +83,6 @@ def cells_of(
     """The cells of one source of votes, each once, in an order that never varies."""
     cells = (Cell(source, teachers, mechanism, queries, delta, seed) for mechanism, queries in asked)
     return list({cell.digest: cell for cell in cells}.values())
-
-
-def shard_of(cells: Sequence[Cell], shard: tuple[int, int]) -> list[Cell]:
-    """The cells of shard I of N, counted from 1: runs of neighbours, so that few shards share an ensemble.
-
-    >>> [shard_of(list(range(5)), (place, 2)) for place in (1, 2)]
-    [[0, 1], [2, 3, 4]]
-    """
-    place, number = shard
-    return list(cells[(place - 1) * len(cells) // number : place * len(cells) // number])
-
-
-def parse_shard(text: str) -> tuple[int, int]:
-    """`I/N` as two numbers.
-
-    >>> parse_shard("2/4")
-    (2, 4)
-    """
-    parts = text.split("/")
-    if len(parts) == 2 and all(part.isdigit() for part in parts):
-        place, number = (int(part) for part in parts)
-        if 1 <= place <= number:
-            return place, number
-    raise PateError(f"shard={text!r} must be I/N with I from 1 to N, as in 2/4")
 
 
 def _floats(description: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,8 +11,9 @@ import numpy as np
 from pate_jax.accounting import plots
 from pate_jax.accounting.many import exact_many, many
 from pate_jax.accounting.plots import canvas, rendered
+from pate_jax.crowd.metric import Metric
 from pate_jax.mechanisms import from_dict
-from pate_jax.sweep.pareto import averaged
+from pate_jax.sweep.pareto import averaged, score
 from pate_jax.sweep.results import Row
 
 COLOURS = ("#1b6ca8", "#c8553d", "#3f7d20", "#e3b23c", "#6a4c93", "#4a4a4a", "#2a9d8f", "#b00020")
@@ -115,12 +116,17 @@ def queries(row: Row, votes: np.ndarray, exact: bool) -> bytes:
 
 
 def _accuracy(row: Row) -> Any:
-    return row["label_accuracy"] if row["student_accuracy"] is None else row["student_accuracy"]
+    found = score(row)
+    return row["label_accuracy"] if found is None else found
 
 
 def _what(rows: Sequence[Row]) -> str:
     students = any(row["student_accuracy"] is not None for row in rows)
-    return "accuracy of the student, %" if students else "answers that are right, %"
+    metric = rows[0].get("metric", "accuracy")
+    head = (
+        "accuracy of the student, %" if metric == "accuracy" else f"{Metric(metric).head} of the student, %"
+    )
+    return head if students else "answers that are right, %"
 
 
 def _climbing(rows: Sequence[Row]) -> list[Row]:

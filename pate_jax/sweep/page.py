@@ -15,6 +15,7 @@ from pate_jax.sweep.results import Row
 
 _SHOWN = 20  # rows of a table
 _STYLE = ".wide table{font-size:.9rem} .wide td,.wide th{white-space:nowrap} .wide td:last-child{min-width:0}"
+_RANKS = {"balanced": "student_balanced", "AUROC": "student_auroc", "AUPRC": "student_auprc"}
 _HEADS = {
     "epsilon": "Data-independent: the figure a run may publish",
     "delta": "What that epsilon holds at",
@@ -29,6 +30,9 @@ _HEADS = {
     "published": "By the papers' analysis: a function of the votes",
     "exact": "Of exactly these votes: a function of them",
     "student": "How often a student is right that learned from the answers",
+    "balanced": "Balanced accuracy of that student: the mean over the classes of how often it is right",
+    "AUROC": "The chance that it ranks a row of the outcome (of several: of each class) above another",
+    "AUPRC": "Its average precision for the outcome (of several classes: the mean over them)",
 }
 
 
@@ -140,6 +144,8 @@ def _heads(rows: Sequence[Row]) -> list[str]:
     """The columns that are neither empty nor the same in all rows."""
     names = {"exact": "exact", "student": "student_accuracy", "right": "label_accuracy"}
     empty = {head for head, name in names.items() if all(row.get(name) is None for row in rows)}
+    empty |= {head for head, name in _RANKS.items() if all(row.get(name) is None for row in rows)}
+    empty.add("balanced" if all(row["classes"] == 2 for row in rows) else "AUPRC")
     if "student" not in empty:
         empty.add("published")  # no guarantee, and the table is wide as it is
     return [head for head in _HEADS if head not in empty | set(_shared(rows))]
@@ -178,7 +184,18 @@ def _cell(row: Row, head: str) -> str:
         "exact": _up(row.get("exact")),
         "student": _percent(row["student_accuracy"]) + (f" {row['student']}" if row["student"] else ""),
     }
-    return values[head]
+    return values[head] if head in values else _ranked(row, head)
+
+
+def _ranked(row: Row, head: str) -> str:
+    """A metric of the student with its interval, where rows are of one draw."""
+    value, intervals = row.get(_RANKS[head]), row.get("student_intervals")
+    if value is None:
+        return "-"
+    if not intervals:
+        return f"{value:.3f}"
+    _, low, high = intervals[_RANKS[head].removeprefix("student_")]
+    return f"{value:.3f} ({low:.3f}-{high:.3f})"
 
 
 def _percent(share: float | None) -> str:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from pate_jax.accounting.planning import value
+from pate_jax.models.names import Metric
 from pate_jax.sweep.results import Row
 
 # What makes two rows draws of one setting, and what is measured of each draw.
 _SETTING = ("name", "teachers", "net", "selection", "mechanism", "queries", "delta", "student", "lesson")
-_MEASURED = ("answered", "right", "label_accuracy", "plurality_agreement", "student_accuracy", "published")
+_OF_STUDENTS = tuple(f"student_{name}" for name in get_args(Metric))
+_MEASURED = (*_OF_STUDENTS, "answered", "right", "label_accuracy", "plurality_agreement", "published")
 
 
 def front(rows: Iterable[Row]) -> list[Row]:
@@ -75,8 +77,26 @@ def told_apart(rows: Iterable[Row]) -> list[Row]:
 def worth(row: Row) -> tuple[float, ...]:
     """The values by which rows are compared; larger is better."""
     if row["student_accuracy"] is not None:
-        return -row["data_independent"], row["student_accuracy"]
+        return -row["data_independent"], score(row) or 0.0
     return -row["data_independent"], row["answered"], _right(row)
+
+
+def score(row: Row) -> float | None:
+    """How good a row's student is by the metric that rows are compared by; None where there is none."""
+    value = row[f"student_{row.get('metric', 'accuracy')}"]
+    return None if value is None else float(value)
+
+
+def compared(rows: Iterable[Row], metric: Metric) -> list[Row]:
+    """The rows as they are compared by this metric; students that were judged by accuracy alone are left out.
+
+    >>> rows = [{"student": None}, {"student": "ridge"}, {"student": "ridge", "student_auroc": 0.8}]
+    >>> [row.get("student_auroc") for row in compared(rows, "auroc")]
+    [None, 0.8]
+    """
+    name = f"student_{metric}"
+    known = (row for row in rows if row["student"] is None or row.get(name) is not None)
+    return [{name: None, **row, "metric": metric} for row in known]
 
 
 def best(rows: Iterable[Row]) -> list[Row]:
@@ -108,7 +128,7 @@ def _mean(some: Sequence[Row]) -> Row:
     for name in _MEASURED:
         values = [row[name] for row in some if row.get(name) is not None]
         means[name] = float(np.mean(values)) if values else None
-    return {**some[0], **means}
+    return {**some[0], **means, "student_intervals": None}
 
 
 def digests(row: Row) -> list[str]:

@@ -1,9 +1,8 @@
-"""The rows of a sweep: append-only files of JSON lines, one for each shard, read as one.
+"""The rows of a sweep: an append-only file of JSON lines, which one process writes, whoever does the cells.
 
-A line is durable before the next cell begins. A process that is killed while it writes leaves at most a part
-of a line at the end of its file; readers ignore it, and the next writer cuts it off. Where a cell has several
-lines, later ones add to it. Whose votes it was judged on may be declared anew; declarations are numbered,
-since lines of several files have no order.
+A row is durable before the next one is taken. A process that is killed while it writes leaves at most a part
+of a line at the end of the file; readers ignore it, and the next writer cuts it off. Where a cell has several
+lines, later ones add to it.
 """
 
 from __future__ import annotations
@@ -23,44 +22,32 @@ Row = Mapping[str, Any]
 Rows = dict[str, dict[str, Any]]
 
 
-def file_of(folder: Path, shard: tuple[int, int]) -> Path:
-    """Where a shard writes: `results.jsonl`, or `results-I-of-N.jsonl` where there are several.
+def file_of(folder: Path) -> Path:
+    """Where the rows of a sweep lie.
 
-    >>> file_of(Path("sweep"), (2, 4)).name, file_of(Path("sweep"), (1, 1)).name
-    ('results-2-of-4.jsonl', 'results.jsonl')
+    >>> file_of(Path("sweep")).name
+    'results.jsonl'
     """
-    place, number = shard
-    return folder / ("results.jsonl" if number == 1 else f"results-{place}-of-{number}.jsonl")
+    return folder / "results.jsonl"
 
 
 def read(folder: Path) -> Rows:
-    """Every cell of every shard's file, by digest; all lines of a cell together make its row."""
-    rows: Rows = {}
-    for path in sorted(folder.glob("results*.jsonl")):
-        _add(rows, path)
-    return rows
+    """Every cell of a sweep, by digest; all lines of a cell together make its row."""
+    return of_file(file_of(folder))
 
 
 def of_file(path: Path) -> Rows:
     """Every cell of one file, by digest; none where there is no file yet."""
     rows: Rows = {}
-    if path.exists():
-        _add(rows, path)
+    for row in _lines(path)[0] if path.exists() else ():
+        rows[row["cell"]] = {**rows.get(row["cell"], {}), **row}
     return rows
-
-
-def _add(rows: Rows, path: Path) -> None:
-    for row in _lines(path)[0]:
-        before = rows.get(row["cell"], {})
-        if row.get("declared", 0) < before.get("declared", 0):
-            row = {**row, **{name: before[name] for name in ("judged_on", "declared")}}
-        rows[row["cell"]] = {**before, **row}
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Hold a file of results for one writer."""
-    remedy = "wait for it to end, or give each command a part of the cells, as --shard 1/2 and --shard 2/2"
+    remedy = "wait for it to end; --workers 4 shares the cells of one command among processes"
     with locks.held(path.with_name(f".{path.name}.lock"), path, remedy=remedy):
         os.chmod(path.parent, 0o700)
         yield
@@ -74,15 +61,6 @@ def append(path: Path, rows: Iterable[Row]) -> None:
     if lines:
         content = "".join(f"{line}\n" for line in lines).encode()
         storage.append_bytes(path, content, after=_lines(path)[1] if path.exists() else 0)
-
-
-def merge(folder: Path) -> Path:
-    """Write all rows, one line a cell, into `results.jsonl`; the shards' files stay as they are."""
-    path = file_of(folder, (1, 1))
-    with writing(path):
-        lines = [json.dumps(row, allow_nan=False) for row in read(folder).values()]
-        storage.write_bytes(path, "".join(f"{line}\n" for line in lines).encode(), mode=0o600)
-    return path
 
 
 def _lines(path: Path) -> tuple[list[dict[str, Any]], int]:

@@ -24,16 +24,14 @@ from pate_jax.aggregate import Answers, chacha, of_histograms
 from pate_jax.aggregate.answers import Sampler
 from pate_jax.mechanisms import Mechanism, to_dict
 from pate_jax.student import StudentConfig
-from pate_jax.sweep import students
+from pate_jax.sweep import students, vote_sources
 from pate_jax.sweep.cells import Cell
 from pate_jax.sweep.results import Row
 from pate_jax.sweep.vote_sources import Source, content_digest
-from pate_jax.system import progress
 from pate_jax.voting import Votes
 
 _TOGETHER, _TABLES = 1000, 200  # settings in one program; fewer where each has a table of its noise
-_OF_SETTING = ("exact", "exact_order", "declared")  # which lines add to the row of a setting later
-Keep = Callable[[list[dict[str, Any]]], None]
+_OF_SETTING = ("exact", "exact_order")  # which lines add to the row of a setting later
 
 
 def versions() -> dict[str, str]:
@@ -50,28 +48,40 @@ def versions() -> dict[str, str]:
     }
 
 
-def judge(source: Source, cells: Sequence[Cell], votes: Votes, keep: Keep) -> None:
-    """Judge these cells of one source, and hand over each row as soon as it is complete."""
-    sizes = sorted({cell.queries for cell in cells})
-    mechanisms = list(dict.fromkeys(cell.mechanism for cell in cells))
-    with progress.bar(f"{source.name}, {source.teachers} teachers", total=len(cells)) as steps:
-        for some in _together(mechanisms):
-            these = [cell for cell in cells if cell.mechanism in some]
-            keep(_rows(source, these, some, votes, sizes))
-            steps.advance(len(these))
+class Judged(NamedTuple):
+    """Cells of one source that are judged together."""
+
+    source: Source
+    cells: Sequence[Cell]
 
 
-def teach(
-    source: Source, cells: Sequence[tuple[Cell, Row]], config: StudentConfig, keep: Keep, done: progress.Bar
-) -> None:
-    """Train the student of each cell; its setting was judged before, in the row that goes with it."""
-    votes = source.votes()
-    lesson, made = source.lesson(votes), versions()
-    for cell, row in cells:
-        told = {name: value for name, value in row.items() if name not in _OF_SETTING}
-        own = {"cell": cell.digest, "student": cell.student, "lesson": cell.lesson, "versions": made}
-        keep([{**told, **own, "student_accuracy": _taught(cell, votes, lesson, config)}])
-        done.advance(note=f"{source.name}, {source.teachers} teachers, {cell.student}")
+class Taught(NamedTuple):
+    """A cell whose student is to be trained; its setting was judged before, in this row."""
+
+    source: Source
+    cell: Cell
+    row: Row
+    config: StudentConfig
+    positive: str | None
+
+
+def judge(some: Sequence[Judged]) -> list[dict[str, Any]]:
+    """The rows of these cells, whose teachers vote now if they have not yet."""
+    rows = []
+    for source, cells in some:
+        votes, sizes = source.votes(), sorted({cell.queries for cell in cells})
+        for alike in _together(list(dict.fromkeys(cell.mechanism for cell in cells))):
+            these = [cell for cell in cells if cell.mechanism in alike]
+            rows += _rows(source, these, alike, votes, sizes)
+    return rows
+
+
+def teach(one: Taught) -> dict[str, Any]:
+    """The row of a cell with its student, which is trained."""
+    told = {name: value for name, value in one.row.items() if name not in _OF_SETTING}
+    cell, (votes, lesson) = one.cell, vote_sources.lesson(one.source)
+    own = {"cell": cell.digest, "student": cell.student, "lesson": cell.lesson, "versions": versions()}
+    return {**told, **own, **_taught(cell, votes, lesson, one.config, one.positive)}
 
 
 def _together(mechanisms: Sequence[Mechanism]) -> Iterable[dict[Mechanism, int]]:
@@ -138,13 +148,15 @@ def _rows(
     return rows
 
 
-def _taught(cell: Cell, votes: Votes, lesson: students.Lesson, config: StudentConfig) -> float | None:
+def _taught(
+    cell: Cell, votes: Votes, lesson: students.Lesson, config: StudentConfig, positive: str | None
+) -> dict[str, Any]:
     answers = answers_to(cell.mechanism, votes.votes, cell.words("noise"))
     asked = Answers(answers.labels[: cell.queries], answers.answered[: cell.queries])
     if answers.counts is not None:
         asked = of_histograms(answers.counts[: cell.queries], cell.mechanism, cell.teachers)
     key = jax.random.key(int.from_bytes(bytes.fromhex(cell.digest[:8]), "big"))
-    return students.accuracy(key, lesson, asked, str(cell.student), config)
+    return students.measures(key, lesson, asked, str(cell.student), config, positive)
 
 
 def _finite(value: float) -> float | None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pate_jax import voting
-from pate_jax.accounting.curves import Epsilon
 from pate_jax.accounting.many import exact_many
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
@@ -20,35 +18,36 @@ from pate_jax.sweep import cells, charts, page, results, vote_sources
 from pate_jax.sweep import rows as judged_rows
 from pate_jax.sweep.cells import Cell
 from pate_jax.sweep.grid import Grid
-from pate_jax.sweep.pareto import best, digests, told_apart, useful
-from pate_jax.sweep.results import Row
+from pate_jax.sweep.pareto import best, compared, digests, told_apart, useful
+from pate_jax.sweep.results import Row, Rows
+from pate_jax.sweep.rows import Judged, Taught
 from pate_jax.sweep.settings import SweepConfig
-from pate_jax.sweep.vote_sources import NESTED, Ensemble, Source
-from pate_jax.system import progress, storage
+from pate_jax.sweep.vote_sources import NESTED, Ensemble, ListVotes, Source
+from pate_jax.system import progress, storage, tasks
+from pate_jax.system.tasks import Engine
 
-Asked = list[tuple[Mechanism, int]]
-Digests = dict[tuple[Mechanism, int], list[str]]
+if TYPE_CHECKING:
+    from distributed import Client
+
+_TOGETHER, _EXACT = 125, 8  # settings that are judged, and whose exact epsilon is found, at a time
 _PICTURE = "plots/accuracy.svg"
 
 
-def sweep(config: SweepConfig) -> dict[str, Any]:
-    """Do what is left of a sweep's shard, and return the results of all shards so far."""
-    shard = cells.parse_shard(config.shard)
-    _check_folder(config)
-    path = results.file_of(config.folder, shard)
+def sweep(config: SweepConfig, client: Client | None = None) -> dict[str, Any]:
+    """Do what is left of a sweep and return its results; a Dask `client` of yours may share the work."""
+    if config.folder.exists() and not config.folder.is_dir():
+        raise PateError(f"{config.folder} is a file; --out must name a folder for the sweep")
+    path = results.file_of(config.folder)
     with results.writing(path):
-        sources, every = inventory(config)
-        mine = cells.shard_of(every, shard)
+        sources, mine = inventory(config)
         done = results.read(config.folder)
-        _judge(sources, [cell for cell in mine if cell.digest not in done], path)
-        mine += _taught(config, sources, mine, path)
-        _declare(sources, mine, done, path)
-        _add_exact(config, sources, mine, path)
-    if config.merge:
-        results.merge(config.folder)
-    rows = told_apart(results.read(config.folder).values())
-    if not rows:
-        raise PateError(f"{config.folder} holds no rows of a sweep: --out must name the folder of one")
+        private = any(source.judged_on == "private" for source in sources)
+        with tasks.engine(config.where, client, private=private) as engine:
+            _judge(engine, sources, mine, done, path)
+            mine += _taught(engine, config, sources, mine, path)
+            _declare(sources, mine, done, path)
+            _add_exact(engine, config, sources, mine, path)
+    rows = compared(told_apart(_in_order(results.read(config.folder), mine)), config.metric)
     _draw(config, rows)
     return {
         "folder": str(config.folder),
@@ -62,40 +61,68 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
     }
 
 
-def _judge(sources: Sequence[Source], left: Sequence[Cell], path: Path) -> None:
-    """Answers and costs of the cells that are left, source after source."""
+def _in_order(rows: Rows, mine: Sequence[Cell]) -> list[dict[str, Any]]:
+    """The rows of this grid in its order, whoever was first, and those of earlier grids behind them."""
+    first = dict.fromkeys(cell.digest for cell in mine)
+    return [rows[digest] for digest in first] + [row for cell, row in rows.items() if cell not in first]
+
+
+def _judge(
+    engine: Engine, sources: Sequence[Source], mine: Sequence[Cell], done: Mapping[str, Row], path: Path
+) -> None:
+    """Answers and costs of the cells that are left: all lists of an ensemble together, a file in parts.
+
+    The last bit of a cost may depend on the settings that it is computed with. So parts follow from the grid
+    alone, and a part of which something is left is judged as a whole.
+    """
+    together: dict[object, list[Judged]] = {}
     for source in sources:
-        these = [cell for cell in left if cell.source == source.digest]
-        if these:
-            judged_rows.judge(source, these, source.votes(), lambda rows: results.append(path, rows))
+        every = [cell for cell in mine if cell.source == source.digest]
+        listed = source.origin if isinstance(source.origin, ListVotes) else None
+        for place, some in enumerate(tasks.parts(every, _TOGETHER)):
+            if any(cell.digest not in done for cell in some):
+                alone = listed.ensemble.digest if listed else (source.digest, place)
+                together.setdefault(alone, []).append(Judged(source, some))
+    items = list(together.values())
+    with progress.bar("settings", total=len(mine)) as steps:
+        steps.advance(len(mine) - sum(len(some) for item in items for _, some in item), found=True)
+        for place, rows in engine.each(judged_rows.judge, items):
+            results.append(path, [row for row in rows if row["cell"] not in done])
+            one = items[place][0].source
+            steps.advance(len(rows), note=f"{one.name}, {one.teachers} teachers")
 
 
-def _taught(config: SweepConfig, sources: Sequence[Source], mine: Sequence[Cell], path: Path) -> list[Cell]:
+def _taught(
+    engine: Engine, config: SweepConfig, sources: Sequence[Source], mine: Sequence[Cell], path: Path
+) -> list[Cell]:
     """Train the students that are left of the useful settings among these, and return the cells of all."""
     if not config.students or not mine:
         return []
     rows = results.read(config.folder)
     settings = useful(rows[cell.digest] for cell in mine)
     chosen = _with_students(config, settings, {cell.digest: cell for cell in mine})
-    left = [(student, rows[plain.digest]) for plain, student in chosen if student.digest not in rows]
     if not chosen:
         progress.warn(
             f"none of {len(mine)} settings gives answers that are worth a student, or --most-students allows "
             "for none: give more teachers, a larger epsilon or fewer queries"
         )
         return []
+    left = [
+        Taught(source, student, rows[plain.digest], config.student, config.positive)
+        for source in sources  # one after another, since their inputs are opened once for all of them
+        for plain, student in chosen
+        if student.source == source.digest and student.digest not in rows
+    ]
     progress.say(
         f"students: {len(chosen)} ({', '.join(config.students)}) for the most useful of {len(mine)} "
         f"settings; {len(chosen) - len(left)} were trained before"
     )
-    with progress.bar("students", total=len(chosen)) as done:
-        done.advance(len(chosen) - len(left), found=True)
-        for source in sources:
-            these = [(cell, row) for cell, row in left if cell.source == source.digest]
-            if these:
-                judged_rows.teach(
-                    source, these, config.student, lambda lines: results.append(path, lines), done
-                )
+    with progress.bar("students", total=len(chosen)) as steps:
+        steps.advance(len(chosen) - len(left), found=True)
+        for place, row in engine.each(judged_rows.teach, left):
+            results.append(path, [row])
+            one = left[place]
+            steps.advance(note=f"{one.source.name}, {one.source.teachers} teachers, {one.cell.student}")
     return [student for _, student in chosen]
 
 
@@ -114,65 +141,67 @@ def _with_students(
     return chosen
 
 
-def _check_folder(config: SweepConfig) -> None:
-    """Before anything is written, refuse what is no folder, or no sweep to merge."""
-    if config.folder.exists() and not config.folder.is_dir():
-        raise PateError(f"{config.folder} is a file; --out must name a folder for the sweep")
-    if config.merge and not config.sources and config.private is None and not config.folder.exists():
-        raise PateError(f"there is no {config.folder}: with --merge, --out must name the folder of a sweep")
-
-
 def _declare(sources: Sequence[Source], mine: Sequence[Cell], done: Mapping[str, Row], path: Path) -> None:
     """Record the present `judged_on` for cells that were judged before under another."""
     kinds = {source.digest: source.judged_on for source in sources}
     results.append(
         path,
         [
-            {
-                "cell": cell.digest,
-                "judged_on": kinds[cell.source],
-                "declared": done[cell.digest].get("declared", 0) + 1,
-            }
+            {"cell": cell.digest, "judged_on": kinds[cell.source]}
             for cell in mine
             if cell.digest in done and done[cell.digest]["judged_on"] != kinds[cell.source]
         ],
     )
 
 
-def _add_exact(config: SweepConfig, sources: Sequence[Source], mine: Sequence[Cell], path: Path) -> None:
-    """Add the exact epsilon to the wanted cells of this shard that lack it, one by one."""
+class Exact(NamedTuple):
+    """Settings of one source, whose exact epsilon is wanted."""
+
+    source: Source
+    settings: list[tuple[Mechanism, int]]
+    delta: float
+
+
+def exact(one: Exact) -> list[tuple[float | None, float | None]]:
+    """The exact epsilon of each setting, and its order."""
+    mechanisms, asked = [each for each, _ in one.settings], [number for _, number in one.settings]
+    costs = exact_many(mechanisms, one.source.votes().votes, one.delta, queries=asked)
+    return [
+        (
+            float(cost.epsilon) if math.isfinite(float(cost.epsilon)) else None,
+            None if cost.order is None else float(cost.order),
+        )
+        for cost in costs
+    ]
+
+
+def _add_exact(
+    engine: Engine, config: SweepConfig, sources: Sequence[Source], mine: Sequence[Cell], path: Path
+) -> None:
+    """Add the exact epsilon to the wanted cells that lack it; those of one setting share it."""
     if config.exact == "none":
         return
     rows = results.read(config.folder)
     chosen = best(rows.values()) if config.exact == "front" else rows.values()
     wanted = {digest for row in chosen for digest in digests(row)}
-    alone = threading.Lock()
+    of_setting: dict[tuple[Source, Mechanism, int], list[str]] = {}
     for source in sources:
-        left = [
-            cell
-            for cell in mine
-            if cell.source == source.digest and cell.digest in wanted and "exact" not in rows[cell.digest]
-        ]
-        settings: Asked = list(dict.fromkeys((cell.mechanism, cell.queries) for cell in left))
-        of_setting: Digests = {}
-        for cell in left:
-            of_setting.setdefault((cell.mechanism, cell.queries), []).append(cell.digest)
-
-        def keep(
-            place: int, cost: Epsilon, settings: Asked = settings, of_setting: Digests = of_setting
-        ) -> None:
-            exact = float(cost.epsilon) if math.isfinite(float(cost.epsilon)) else None
-            order = None if cost.order is None else float(cost.order)
-            new = [
-                {"cell": digest, "exact": exact, "exact_order": order}
-                for digest in of_setting[settings[place]]
-            ]
-            with alone:
-                results.append(path, new)
-
-        if settings:
-            mechanisms, asked = [one for one, _ in settings], [number for _, number in settings]
-            exact_many(mechanisms, source.votes().votes, config.delta, queries=asked, done=keep)
+        for cell in mine:
+            left = cell.digest in wanted and "exact" not in rows[cell.digest]
+            if cell.source == source.digest and left:
+                of_setting.setdefault((source, cell.mechanism, cell.queries), []).append(cell.digest)
+    items = [
+        Exact(source, some, config.delta)
+        for source in sources
+        for some in tasks.parts([key[1:] for key in of_setting if key[0] == source], _EXACT)
+    ]
+    with progress.bar("exact privacy", total=len(of_setting)) as steps:
+        for place, costs in engine.each(exact, items):
+            for setting, (epsilon, order) in zip(items[place].settings, costs, strict=True):
+                cells_of = of_setting[items[place].source, *setting]
+                found = {"exact": epsilon, "exact_order": order}
+                results.append(path, [{"cell": digest, **found} for digest in cells_of])
+            steps.advance(len(costs))
 
 
 def _draw(config: SweepConfig, rows: Sequence[Row]) -> None:
@@ -209,11 +238,8 @@ def inventory(config: SweepConfig) -> tuple[list[Source], list[Cell]]:
     """The sources, and the cells of all of them; students are added to those that turn out useful."""
     grids = config.grids
     sources = list(_sources(config, grids))
-    if not sources and not config.merge:
-        raise PateError(
-            "no source of votes: name a votes file, a run directory or a data set; or use --merge, which "
-            "puts the rows of a folder together and draws its page again"
-        )
+    if not sources:
+        raise PateError("no source of votes: name a votes file, a run directory or a data set")
     return sources, [
         cell
         for source in sources
@@ -224,8 +250,10 @@ def inventory(config: SweepConfig) -> tuple[list[Source], list[Cell]]:
 
 def lesson_of(config: SweepConfig) -> str:
     """The digest of the students' settings, apart from their method."""
-    told = to_settings(config.student).items()
-    return cells.digest({name: value for name, value in told if name != "method"})
+    told = {name: value for name, value in to_settings(config.student).items() if name != "method"}
+    judged = {"metric": config.metric, "positive": config.positive}
+    usual = judged == {"metric": "accuracy", "positive": None}  # which older rows may know alone
+    return cells.digest(told if usual else {**told, "judged": judged})
 
 
 def _cells(source: Source, grids: Sequence[Grid], delta: float, seed: int) -> list[Cell]:
@@ -299,5 +327,8 @@ def _ensembles(config: SweepConfig, choice: DataChoice) -> Iterator[Ensemble]:
 
 def _teachers(config: SweepConfig) -> list[TeacherConfig]:
     """The teachers' settings with each net."""
-    nets = dict.fromkeys(config.nets or (config.teacher.net,))
-    return [dataclasses.replace(config.teacher, net=net) for net in nets]
+    nets, told = dict.fromkeys(config.nets or (config.teacher.net,)), config.teacher.net_args
+    return [
+        dataclasses.replace(config.teacher, net=net, net_args=told if net is None or ":" in net else None)
+        for net in nets
+    ]

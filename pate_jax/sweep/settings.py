@@ -11,14 +11,14 @@ from tyro.conf import OmitArgPrefixes, Positional
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
-from pate_jax.models.names import Net
+from pate_jax.models.names import Metric
 from pate_jax.runs.settings import StudentFlags
 from pate_jax.student import Auto
 from pate_jax.student.settings import Selection
-from pate_jax.sweep import cells
 from pate_jax.sweep import students as student_trials
 from pate_jax.sweep.grid import Grid, from_file
 from pate_jax.sweep.vote_sources import JudgedOn
+from pate_jax.system.tasks import Where
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class SweepConfig:
     values: Annotated[Grid, OmitArgPrefixes] = field(default_factory=Grid)
     teachers: tuple[int, ...] = (125,)
     """Numbers of teachers, for data sets; a votes file has its own."""
-    nets: tuple[Net, ...] = ()
+    nets: tuple[str, ...] = ()
     """Nets of the teachers, for data sets; unset: the one of --net. linear takes seconds."""
     selections: tuple[Selection, ...] = ("kmeans",)
     """How the queries are chosen, for data sets: first, random, kmeans, learned or space. Free."""
@@ -43,6 +43,10 @@ class SweepConfig:
     supervised, fixmatch, vat and others minutes."""
     most_students: int | None = None
     """Train at most this many students, for the most promising settings."""
+    metric: Metric = "accuracy"
+    """What students are compared by; balanced, auroc or auprc where an outcome is rare."""
+    positive: str | None = None
+    """Of two classes, the outcome that auprc is of; unset: the rarer one of the test part."""
     delta: float = 1e-5
     """The delta that every epsilon is stated at."""
     seeds: tuple[int, ...] = (0,)
@@ -52,10 +56,6 @@ class SweepConfig:
     """Whose records the teachers learned from (not what they were asked); unset: private, or synthetic."""
     exact: Literal["none", "front", "all"] = "none"
     """Compute the exact (data-dependent) epsilon of the Pareto front, or of every cell."""
-    shard: str = "1/1"
-    """Do part I of N of the cells, as in 2/4; parts may share a folder or be put together later."""
-    merge: bool = False
-    """Put the rows of all shards into results.jsonl."""
     labels_are_teacher_labels: bool = False
     """The votes files hold labels[teacher, query] and not histograms."""
     private: Path | None = None
@@ -82,10 +82,10 @@ class SweepConfig:
     """Folder with the original archives, for use without a network."""
     teacher: Annotated[TeacherConfig, OmitArgPrefixes] = field(default_factory=TeacherConfig)
     student: StudentFlags = field(default_factory=Auto)
+    where: Annotated[Where, OmitArgPrefixes] = field(default_factory=Where)
 
     def __post_init__(self) -> None:
         check_delta(self.delta)
-        cells.parse_shard(self.shard)
         student_trials.check_methods(self.students)
         if not self.seeds or any(not 0 <= seed < 1 << 32 for seed in self.seeds):
             raise PateError(f"seeds={self.seeds} must be numbers from 0 to 2^32 - 1")

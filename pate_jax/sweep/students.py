@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import jax
 import numpy as np
 
 from pate_jax import student
 from pate_jax.aggregate import Answers
+from pate_jax.crowd import metric
 from pate_jax.data import Dataset, Part
 from pate_jax.errors import PateError
+from pate_jax.models.names import Metric as Name
+from pate_jax.runs import measured
 from pate_jax.runs.students import public_inputs
 from pate_jax.student.settings import KINDS, Linear
 
@@ -45,13 +48,20 @@ def lesson(dataset: Dataset, asked: Part) -> Lesson:
     return Lesson(public_inputs(dataset, asked), dataset.test)
 
 
-def accuracy(
-    key: jax.Array, given: Lesson, answers: Answers, method: str, config: student.StudentConfig
-) -> float | None:
-    """How often a student of this kind is right on the test part; None where nothing was answered."""
+def measures(
+    key: jax.Array,
+    given: Lesson,
+    answers: Answers,
+    method: str,
+    config: student.StudentConfig,
+    positive: str | None = None,
+) -> dict[str, Any]:
+    """How good a student of this kind is on the test part, by every metric; None without answers."""
     if not np.asarray(answers.answered).any() or given.test.labels is None:
-        return None
+        return {f"student_{name}": None for name in get_args(Name)}
     told = student.with_method(config, method)
     chosen = student.choose(jax.random.fold_in(key, 1), given.public, answers, told)
     learned = student.fit(key, given.public, answers, chosen.config)
-    return learned.accuracy(given.test.inputs, given.test.labels)
+    by = metric.named("accuracy", positive, given.public.class_names)
+    found = measured.compared(np.asarray(learned(given.test.inputs)), given.test, by)
+    return {f"student_{name}": one[0] for name, one in found.items()} | {"student_intervals": found}

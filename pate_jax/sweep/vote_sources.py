@@ -5,7 +5,7 @@ Votes are stored in the sweep's folder under the digest of their content.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -17,6 +17,7 @@ import numpy as np
 from pate_jax import data, voting
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
+from pate_jax.models import identity
 from pate_jax.runs import queries, stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs, open_data
@@ -30,7 +31,7 @@ from pate_jax.voting import Votes
 from pate_jax.voting.votes import votes_of
 
 _LIST = "sweep-queries"  # the kind of the file of a list
-_WHERE = {"data_dir", "manual_dir", "devices"}  # they decide where work is done, never what comes out
+_WHERE = {"data_dir", "manual_dir", "devices", "metric"}  # they never decide what comes out
 NESTED: tuple[Selection, ...] = ("first", "random")  # a list of few queries is the beginning of a longer one
 
 
@@ -47,7 +48,10 @@ class Ensemble:
     def digest(self) -> str:
         """The digest of everything that decides what the teachers say."""
         parts = (("data", self.choice), ("partition", self.cut), ("teacher", self.config))
-        return cells.digest({name: _settings(one) for name, one in parts})
+        described: dict[str, object] = {name: _settings(one) for name, one in parts}
+        if self.config.own_net:
+            described["source"] = identity.source_of(identity.class_named(str(self.config.net)))
+        return cells.digest(described)
 
     @property
     def home(self) -> Path:
@@ -67,7 +71,7 @@ class Ensemble:
 
     @contextmanager
     def _alone(self) -> Iterator[Inputs]:
-        """The opened inputs, while no other shard of the sweep works on the same teachers."""
+        """The opened inputs, while no other worker is at the same teachers."""
         with locks.held(self.home / ".sweep.lock", self.home, wait=True), RunDirectory(self.home).writing():
             yield _begun(self)
 
@@ -105,7 +109,8 @@ def _begun(ensemble: Ensemble) -> Inputs:
 
 
 def _settings(one: DataChoice | PartitionChoice | TeacherConfig) -> dict[str, object]:
-    return {name: value for name, value in to_settings(one).items() if name not in _WHERE}
+    kept = {name: value for name, value in to_settings(one).items() if name not in _WHERE}
+    return kept if kept.get("net_args") else {name: kept[name] for name in kept if name != "net_args"}
 
 
 JudgedOn = Literal["private", "public", "synthetic"]
@@ -121,8 +126,7 @@ class Source:
     classes: int
     available: int  # queries
     judged_on: JudgedOn
-    votes: Callable[[], Votes]
-    lesson: Callable[[Votes], students.Lesson]
+    origin: FileVotes | ListVotes
     net: str | None = None  # of teachers that were trained here
     selection: Selection | None = None  # by which their queries were chosen
     seed: int | None = None  # of their shards; None: votes that were there before
@@ -131,6 +135,75 @@ class Source:
     def whole(self) -> bool:
         """Whether the beginning of the list is no list of its own, as of one input for each cluster."""
         return self.selection is not None and self.selection not in NESTED
+
+    def votes(self) -> Votes:
+        """The votes, which teachers cast now if they have not yet."""
+        return self.origin.votes()
+
+
+@dataclass(frozen=True)
+class FileVotes:
+    """Votes of a file that was there before, and where the inputs lie that were voted on."""
+
+    path: Path
+    digest: str  # of its content when the sweep began
+    labels_are_teacher_labels: bool
+    choice: DataChoice | None  # of the run that the file is in
+    public: Path | None
+    test: Path | None
+
+    def votes(self) -> Votes:
+        """The votes, unless others have taken their place."""
+        votes = _read(self.path, self.labels_are_teacher_labels)
+        if content_digest(votes) != self.digest:
+            raise PateError(f"{self.path} has changed since the sweep began: repeat the command to sweep it")
+        return votes
+
+    def lesson(self, votes: Votes) -> students.Lesson:
+        """What students of these votes learn from."""
+        if self.choice is not None:
+            return _lesson_of(open_data(self.choice), votes)
+        if self.public is None:
+            raise PateError(
+                f"students of {self.path} need the inputs that were voted on: give --public and --test"
+            )
+        dataset = data.pool(self.public, self.test, classes=votes.votes.shape[1])
+        if len(dataset.public.ids) < len(votes.votes):
+            raise PateError(
+                f"{self.public} has {len(dataset.public.ids)} inputs for {len(votes.votes)} rows of votes"
+            )
+        return students.lesson(dataset, dataset.public.take(slice(len(votes.votes))))
+
+
+@dataclass(frozen=True)
+class ListVotes:
+    """What teachers that are trained here say of one list of public inputs."""
+
+    ensemble: Ensemble
+    selection: Selection
+    size: int
+
+    def votes(self) -> Votes:
+        """The votes, cast now if they have not been yet."""
+        cast = self.ensemble.votes(self.selection, self.size)
+        keep(self.ensemble.folder, cast)
+        return cast
+
+    def lesson(self, votes: Votes) -> students.Lesson:
+        """What students of these votes learn from."""
+        return _lesson_of(opened(self.ensemble.choice), votes)
+
+
+@lru_cache(maxsize=1)
+def _read(path: Path, labels_are_teacher_labels: bool) -> Votes:
+    return votes_of(path, labels_are_teacher_labels)
+
+
+@lru_cache(maxsize=1)
+def lesson(source: Source) -> tuple[Votes, students.Lesson]:
+    """The votes of a source and what students of them learn from, opened once for all students."""
+    votes = source.votes()
+    return votes, source.origin.lesson(votes)
 
 
 def of_file(
@@ -151,31 +224,16 @@ def of_file(
         choice = settings.data if "data" in settings else None
         path = run.existing(run.votes, "vote")
     votes = votes_of(path, labels_are_teacher_labels)
-
-    def lesson(_: Votes) -> students.Lesson:
-        if choice is not None:
-            return _lesson_of(open_data(choice), votes)
-        if public is None:
-            raise PateError(
-                f"students of {path} need the inputs that were voted on: give --public and --test"
-            )
-        dataset = data.pool(public, test, classes=votes.votes.shape[1])
-        if len(dataset.public.ids) < len(votes.votes):
-            raise PateError(
-                f"{public} has {len(dataset.public.ids)} inputs for {len(votes.votes)} rows of votes"
-            )
-        return students.lesson(dataset, dataset.public.take(slice(len(votes.votes))))
-
+    digest = keep(folder, votes)
     synthetic = choice is not None and _is_synthetic(choice)
     return Source(
         name=path.stem if choice is None else f"{path.parent.parent.name}",
-        digest=keep(folder, votes),
+        digest=digest,
         teachers=int(votes.votes[0].sum()),
         classes=int(votes.votes.shape[1]),
         available=len(votes.votes),
         judged_on=judged_on or ("synthetic" if synthetic else "private"),
-        votes=lambda: votes,
-        lesson=lesson,
+        origin=FileVotes(path, digest, labels_are_teacher_labels, choice, public, test),
     )
 
 
@@ -183,12 +241,6 @@ def of_ensemble(ensemble: Ensemble, selection: Selection, size: int, judged_on: 
     """The votes of teachers that are trained here, on a list of so many public inputs."""
     choice = ensemble.choice
     listed = {"teachers": ensemble.digest, "selection": selection}
-
-    def votes() -> Votes:
-        cast = ensemble.votes(selection, size)
-        keep(ensemble.folder, cast)
-        return cast
-
     return Source(
         name="own data" if choice.private else choice.dataset,
         digest=cells.digest(listed if selection in NESTED else {**listed, "size": size}),
@@ -196,8 +248,7 @@ def of_ensemble(ensemble: Ensemble, selection: Selection, size: int, judged_on: 
         classes=opened(choice).classes,
         available=size,
         judged_on=judged_on or ("synthetic" if _is_synthetic(choice) else "private"),
-        votes=votes,
-        lesson=lambda cast: _lesson_of(opened(choice), cast),
+        origin=ListVotes(ensemble, selection, size),
         net=ensemble.config.net,
         selection=selection,
         seed=ensemble.cut.seed,

@@ -19,6 +19,7 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -287,20 +288,27 @@ def read_npy(content: bytes) -> np.ndarray:
     >>> read_npy(buffer.getvalue())
     array([0, 1, 2])
     """
-    stream = io.BytesIO(content)
-    version = np.lib.format.read_magic(stream)
+    version = np.lib.format.read_magic(io.BytesIO(content))
     if version not in _HEADERS:
         raise ValueError(f"it has a header of the unknown version {version}")
-    shape, by_column, dtype = _HEADERS[version](stream)
+    length = 10 if version == (1, 0) else 12  # of what stands before the header's text, its length included
+    start = length + int.from_bytes(content[8:length], "little")
+    shape, by_column, dtype = _header(content[8:start], version)
     announced = math.prod(shape) * dtype.itemsize
     if dtype.hasobject:
         raise ValueError("Object arrays are pickles, which are never read")
-    if announced != len(content) - stream.tell():
-        raise ValueError(f"it announces {dtype}{shape} and holds {len(content) - stream.tell()} bytes")
+    if announced != len(content) - start:
+        raise ValueError(f"it announces {dtype}{shape} and holds {len(content) - start} bytes")
     if not announced:
         return np.zeros(shape, dtype)
-    flat = np.frombuffer(content, dtype, offset=stream.tell())
+    flat = np.frombuffer(content, dtype, offset=start)
     return flat.reshape(shape, order="F" if by_column else "C").copy(order="K")
+
+
+@lru_cache(maxsize=256)  # NumPy parses each as a text of Python, and many files have the same
+def _header(text: bytes, version: tuple[int, int]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether columns come first, and type."""
+    return _HEADERS[version](io.BytesIO(text))
 
 
 def _check_sizes(archive: zipfile.ZipFile, stored: int) -> None:

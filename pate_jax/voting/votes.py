@@ -26,7 +26,11 @@ _LARGEST_CLASSES = 1 << 15  # labels are stored in 16 bits
 
 
 class Votes(NamedTuple):
-    """The votes of all teachers on all queries, and what the file says about the queries."""
+    """The votes of all teachers on all queries, and what the file says about the queries.
+
+    >>> Votes(np.array([[9, 1], [4, 6]])).votes.sum(1).tolist()
+    [10, 10]
+    """
 
     votes: np.ndarray  # int32[queries, classes]
     teacher_labels: np.ndarray | None = None  # int16[teachers, queries]
@@ -143,7 +147,11 @@ def check_votes(votes: Any, *, equal_totals: bool = True) -> Any:
 
 
 def save_votes(path: Path | str, votes: Votes) -> None:
-    """Check votes and write them to a file, whole or not at all."""
+    """Check votes and write them to a file, whole or not at all.
+
+    >>> import tempfile
+    >>> save_votes(Path(tempfile.mkdtemp()) / "votes.npz", Votes(np.array([[9, 1], [4, 6]])))
+    """
     arrays = {name: value for name, value in _checked(votes)._asdict().items() if value is not None}
     if arrays.pop("trial"):
         arrays["trial"] = np.array(True)
@@ -159,6 +167,12 @@ def load_votes(
     true `labels` of the queries. A `.npy` holds the votes. With `labels_are_teacher_labels`, the array that
     would be read as votes is labels[teacher, query]. `classes` is needed if the last class never occurs among
     the labels.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "foreign.npy"
+    >>> np.save(file, [[0, 1, 1], [0, 1, 0]])
+    >>> load_votes(file, labels_are_teacher_labels=True).votes.tolist()
+    [[2, 0], [0, 2], [1, 1]]
     """
     arrays, ours = _read(Path(path))
     if labels_are_teacher_labels:

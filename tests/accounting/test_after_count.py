@@ -1,17 +1,23 @@
 """Answers chosen by a noisy number of voters: both together keep epsilon, whichever answers follow."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from pate_jax import accounting
 from pate_jax.accounting import after_count, figures
+from pate_jax.accounting.costs import Tables
 from pate_jax.accounting.data_independent import WorstCase
 from pate_jax.accounting.statement import Statement
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, GNMax
+from pate_jax.mechanisms.codec import to_dict
+from pate_jax.mechanisms.crowds import HeadCount
+from pate_jax.mechanisms.events import Answers
 from pate_jax.runs import plans
-from pate_jax.runs.plans import CountedPlan, CrowdPlan, Plan
+from pate_jax.runs.plans import Plan
 
 DELTA = 1e-5
 SIZE = {"teachers": 60, "classes": 2}
@@ -56,10 +62,10 @@ def test_the_closed_form_is_the_mean_over_the_number(epsilon):
 def lists():
     """Lists that just fit the same limit: few answers and many, of two-class votes."""
     limit = after_count.limit(1.0, DELTA)
-    found = [
-        (after_count.calibrated(DiscreteGaussianMax(9.0), limit, queries=one, **SIZE).sigma, one)
-        for one in (20, 120)
-    ]
+    found = [(21.289, 20), (49.443, 120)]  # what `calibrated` finds for them; a hundredth less does not fit
+    assert all(
+        after_count.fits(DiscreteGaussianMax(sigma), limit, queries=one, **SIZE) for sigma, one in found
+    )
     return limit, found
 
 
@@ -86,7 +92,7 @@ def test_a_number_with_less_noise_leaves_no_room():
 
 CASES = [
     (0.1, 20, DiscreteGaussianMax(100.0), 2),
-    (1.0, 60, ConfidentDiscreteGaussian(36, 60.0, 25.0), 2),
+    (1.0, 60, ConfidentDiscreteGaussian(36, 69.1, 28.8), 2),  # which begins where the search ends
     pytest.param(1.0, 60, ConfidentDiscreteGaussian(36, 60.0, 25.0), 10, marks=pytest.mark.long),
     (3.0, 150, DiscreteGaussianMax(20.0), 2),
 ]
@@ -152,22 +158,26 @@ def test_a_statement_of_answers_beyond_the_limit_is_refused(lists):
 
 
 def test_a_register_counts_the_number_and_the_answers():
-    answers = Plan(DiscreteGaussianMax(40.0), 250, 10, 60, "record")
-    plan = CountedPlan(20.0, answers)
+    answers = Plan((Answers(DiscreteGaussianMax(40.0), 250, 10, 60),), "record")
+
+    def counted(sigma, asked):
+        return Plan((HeadCount(sigma), replace(answers.events[0], asked=asked)), "record")
+
+    plan = counted(20.0, 60)
     orders = np.array([2.0, 9.0])
     assert np.allclose(plan.curve(orders), answers.curve(orders) + orders / 800, rtol=1e-6)
-    assert plans.from_json(plan.to_dict()) == plan and plan.relation == "record"
-    assert plan.covers(CountedPlan(20.0, answers._replace(queries=50)))
-    assert not plan.covers(CountedPlan(20.0, answers._replace(queries=61)))
-    assert not plan.covers(CountedPlan(19.0, answers)) and not plan.covers(answers)
+    assert plans.from_json(to_dict(plan)) == plan and plan.relation == "record"
+    assert plan.covers(counted(20.0, 50))
+    assert not plan.covers(counted(20.0, 61))
+    assert not plan.covers(counted(19.0, 60)) and not plan.covers(answers)
 
 
 def test_a_plan_of_teachers_takes_the_place_of_a_crowd_that_told_its_number_alone():
     crowd, answers = (
-        CrowdPlan(0.2, "neighbours", "record"),
-        Plan(DiscreteGaussianMax(40.0), 9, 2, 6, ""),
+        Plan((Tables(0.2, "neighbours"),), "record"),
+        Plan((Answers(DiscreteGaussianMax(40.0), 9, 2, 6),), ""),
     )
-    counted = CountedPlan(20.0, answers)
+    counted = Plan((HeadCount(20.0), *answers.events), "")
     assert plans.kept((crowd,), 1, counted) == ()
     assert plans.kept((crowd,), 2, counted) == (crowd,)  # it has told a table as well
     assert plans.kept((crowd,), 1, answers) == (crowd,) and plans.kept((crowd,), 0, answers) == ()

@@ -135,7 +135,7 @@ def test_laws_equal_mpmath(family, x, y):
     scale = 12.0
     vote = (moved_vote.GaussianVote if family == "gaussian" else LaplaceVote)(scale)
     law = vote.laws(np.array([x - y + 0.0]), np.array([x + 0.0]))
-    with mp.workdps(30):
+    with mp.workdps(20):
         before = mp_laws(family, mp.mpf(x) / 12, mp.mpf(y) / 12)
         after = mp_laws(family, mp.mpf(x - 1) / 12, mp.mpf(y + 1) / 12)
         for j, (p, q) in enumerate(zip(before, after, strict=True)):

@@ -73,3 +73,9 @@ def test_the_largest_epsilon_that_is_not_refused_is_kept(voters, delta):
     shift = math.sqrt(release.squared_shift("changed"))
     release = replace(release, sigma=max(1.0, shift / mu * (1 + 1e-6)))
     assert counts.epsilon([counts.headcount_for(mu, voters), release], delta) <= wished * (1 + 1e-6)
+
+
+def test_equal_releases_that_follow_one_another_are_named_once():
+    steps = [ClassSums(classes=2, directions=7, length=400, sigma=9000.0)] * 3
+    made = accounting.crowd_statement([NUMBER, *steps], 1e-5, voters=5000, private=True)
+    assert made.charged.count("a table of") == 1 and "; 3 times a table of 1 x 7 sums" in made.charged

@@ -138,6 +138,6 @@ def test_rows_of_unequal_totals_are_refused_unless_the_caller_answers_for_them()
 
 def test_nothing_is_realised_before_anything_was_answered():
     asked = accounting.statement(TESTED, VOTES, None, 1e-5, private=True)
-    assert not [name for name in asked.sums if "realised" in name] and "realised" not in asked.text()
+    assert not [name for name in asked.sums if "realised" in name] and "realised" not in asked.papers_text()
     known = accounting.statement(TESTED, VOTES, ANSWERED, 1e-5, private=True)
-    assert {"published_realised", "exact_realised"} <= set(known.sums) and "realised" in known.text()
+    assert {"published_realised", "exact_realised"} <= set(known.sums) and "realised" in known.papers_text()

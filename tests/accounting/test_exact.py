@@ -266,7 +266,7 @@ def test_the_move_between_two_classes_of_equal_counts_is_tried():
 
 
 def test_cost_is_not_monotone_in_the_noise():
-    """It peaks in the middle, so calibration must not search on it (docs/accounting.md, "Calibration")."""
+    """It peaks midway, so calibration must not search on it (docs/proofs/accounting.md, "Calibration")."""
     small, middle, large = (exact.rdp(GNMax(s), [[230, 20]], [20.0])[0, 0] for s in (20.0, 80.0, 320.0))
     assert small < 1e-9 < large < middle
 
@@ -373,7 +373,7 @@ def test_golden_queries(goldens):
 def test_golden_lists(goldens, name, settings_, joint, least):
     """Expected sums as recorded, and the joint guarantee.
 
-    The record for Adult also counts moves out of empty classes (docs/accounting_exact.md, section 1,
+    The record for Adult also counts moves out of empty classes (docs/proofs/exact.md, section 1,
     rules them out): 610 of 1,500 queries are unanimous, and its expected sum is 6e-5 higher.
     """
     record, votes, orders = goldens[0]["confident_gnmax"][name], goldens[1][name], goldens[2]

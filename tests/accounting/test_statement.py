@@ -65,10 +65,13 @@ def test_nothing_sensitive_is_publishable(made):
 
 
 def test_text_and_html_mark_every_sensitive_figure(made):
-    for line in made.text().splitlines():
-        if re.match(r"  (exact|published|data-indep|sanit)", line):
-            assert line.endswith(("sensitive", "publishable"))
-    assert made.html().count("<strong>sensitive</strong>") == 3
+    rows = [line for line in made.text().splitlines() if re.match(r"  (exact|data-indep|sanit)", line)]
+    assert rows[0].startswith("  data-indep") and rows[0].endswith("publishable")
+    assert len(rows) == 3 and all(line.endswith("sensitive") for line in rows[1:])
+    assert "paper" not in made.text() and "paper" not in made.html()
+    assert made.papers_text().splitlines()[0].startswith("  papers' own (not a guarantee)")
+    assert all("sensitive" in line for line in made.papers_text().splitlines() if line.startswith("  p"))
+    assert made.html().count("<strong>sensitive</strong>") == 2
     assert "<script" not in made.html() and "http" not in made.html()
 
 

@@ -231,7 +231,7 @@ def test_a_record_is_told_apart_no_better_than_two_steps_say(rate, multiplier):
     inner = DELTA * 0.99
     added, changed = composed((training,), inner), composed((training,), inner, REPLACE)
     statement = training_statement(training, max(added, changed), added, DELTA, private=True)
-    edges = np.linspace(-9 * multiplier - 1, 9 * multiplier + 1, 1500)
+    edges = np.linspace(-9 * multiplier - 1, 9 * multiplier + 1, 600)
     without, with_it, other = (cells(edges, mean, multiplier) for mean in (0, 1, -1))
     joins, opposite = ((1 - rate) * without + rate * moved for moved in (with_it, other))
     check(statement, tables(joins, joins), tables(opposite, opposite))

@@ -14,6 +14,7 @@ from pate_jax.accounting import composition, repetitions, tuning
 from pate_jax.accounting.repetitions import Fixed, NegativeBinomial, negative_binomial
 from pate_jax.accounting.tuning import Tuned
 from pate_jax.errors import PateError
+from pate_jax.mechanisms.codec import from_dict, to_dict
 
 LAWS = [NegativeBinomial(1.0, 0.1), NegativeBinomial(0.0, 0.05), NegativeBinomial(-0.5, 0.01)]
 EPSILONS = np.linspace(0.0, 4.0, 41)
@@ -134,7 +135,7 @@ def test_a_ratio_bounds_every_rank():
 def test_candidates_get_what_noise_the_whole_choice_needs(epsilon):
     found = tuning.tuned_for(LAWS[0], 3, epsilon, 1e-5)
     assert 0.999 * epsilon < found.epsilon(1e-5) <= epsilon
-    assert Tuned.from_dict(found.to_dict()) == found
+    assert from_dict(Tuned, to_dict(found), "tuned") == found
 
 
 @pytest.mark.parametrize(
@@ -143,7 +144,7 @@ def test_candidates_get_what_noise_the_whole_choice_needs(epsilon):
         (lambda: Tuned(LAWS[0], 0.0, 3), "mu=0.0"),
         (lambda: Tuned(LAWS[0], 0.1, 0), "settings=0"),
         (lambda: Tuned(Fixed(1), 0.1, 5), "candidates=1 of 5 settings"),
-        (lambda: Tuned.from_dict({"mu": 0.1}), "tuned="),
+        (lambda: from_dict(Tuned, {"mu": 0.1}, "tuned"), "tuned takes"),
         (lambda: tuning.tuned_for(LAWS[0], 3, 1e-9, 1e-5), "too little"),
     ],
 )

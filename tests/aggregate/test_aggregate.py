@@ -379,7 +379,7 @@ def test_nothing_is_compiled_for_other_votes_and_keys(mechanism, other):
         jax.jit(lambda x: x + 12345)(1.0)
         assert compiled  # so the listener hears
     finally:
-        jax.monitoring.clear_event_listeners()
+        jax.monitoring.unregister_event_duration_listener(note)
 
 
 @pytest.mark.long

@@ -140,3 +140,27 @@ def test_the_command_names_all_attacks_and_no_other():
     assert {*typing.get_args(typing.get_args(flag)[0])} == {*every.ATTACKS}
     with pytest.raises(PateError, match="'luck' is not an attack; choose one of mechanism, "):
         every.attacked(honest_runs.crowd("sums"), "luck")
+
+
+class Said(typing.NamedTuple):
+    """A finding of so many lines."""
+
+    holds: bool
+    lines: int
+
+    def text(self):
+        return "\n".join(
+            ["poisoning:", *(f"  line {number} " + "word " * 80 for number in range(self.lines))]
+        )
+
+    def to_dict(self):
+        return {}
+
+
+def test_the_short_answer_fits_a_screen_and_hides_no_alarm():
+    honest = every.Attacked({name: Said(True, 40) for name in every.ATTACKS}, ("twin",))
+    told = honest.brief().splitlines()
+    assert len(told) <= 25 and max(map(len, told)) <= 172 and "All hold" in told[-1] and "--all" in told[-1]
+    assert "266 more lines" in told[-1] and len(honest.text().splitlines()) == 7 * 41 + 1
+    broken = every.Attacked({"canaries": Said(True, 40), "recovery": Said(False, 40)})
+    assert Said(False, 40).text() in broken.brief() and "publish nothing" in broken.brief()

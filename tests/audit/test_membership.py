@@ -241,7 +241,7 @@ def test_a_runs_own_pipeline_counts_what_the_run_counted():
     exact = tables.table(opened.plan, opened.people)
     np.testing.assert_array_equal(made.table(np.ones(made.records, bool)) + missing, exact)
     epsilon = accounting.crowd_statement(
-        [line.release for line in ledger.releases(opened.run.ledger)],
+        [line.event for line in ledger.releases(opened.run.ledger)],
         opened.choice.delta,
         voters=1,
         private=True,

@@ -2,6 +2,7 @@
 
 import shutil
 from dataclasses import replace
+from functools import partial
 
 import honest_runs
 import jax
@@ -17,6 +18,7 @@ from pate_jax.audit import public, verify
 from pate_jax.audit.subject import Subject
 from pate_jax.data import Part
 from pate_jax.errors import PateError
+from pate_jax.models import patches
 from pate_jax.models.spaces.space import Learned
 from pate_jax.runs import inputs as teachers
 from pate_jax.runs import pipeline, public_part, queries
@@ -211,8 +213,15 @@ def taught_by_private(patch):
     patch.setattr(crowds.Crowd, "wide", property(taught))
 
 
+@pytest.fixture
+def few_patches(monkeypatch):
+    """Spaces of few typical patches, which are learned in a tenth of the time."""
+    monkeypatch.setattr(patches, "learn", partial(patches.learn, kinds=12, cells=3))
+    monkeypatch.setattr(patches, "_SAMPLE", 5000)
+
+
 @pytest.mark.parametrize("images", [False, True])
-def test_a_space_that_was_learned_from_private_records_is_found(images, tmp_path):
+def test_a_space_that_was_learned_from_private_records_is_found(images, tmp_path, few_patches):
     choice = honest_runs.images(tmp_path) if images else honest_runs.table()
     with pytest.MonkeyPatch.context() as patch:
         taught_by_private(patch)

@@ -41,7 +41,7 @@ def honest(tmp_path_factory):
 def others(real):
     """Opens the run's data with other people in the private part."""
 
-    def opened(choice):
+    def opened(choice, *_):
         dataset, random = real(choice), np.random.default_rng(9)
         part, order = dataset.private, random.permutation(60)
         other = Part(
@@ -122,7 +122,7 @@ def test_other_runs_have_twins_of_public_inputs_too(tmp_path, monkeypatch, kind)
     }
     run = made[kind]()
     real = inputs.open_data
-    none = lambda choice: replace(real(choice), private=real(choice).private.take([]))  # noqa: E731
+    none = lambda choice, *_: replace(real(choice), private=real(choice).private.take([]))  # noqa: E731
     monkeypatch.setattr(inputs, "open_data", none)
     found = public_twin.of_run(run, FLAGS)
     assert found.records == 27 and found.holds and len(found.guesses) == 6

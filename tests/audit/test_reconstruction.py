@@ -62,7 +62,7 @@ def test_nothing_private_is_within_reach(tmp_path):
     assert there.secret.derive("student") == b"key"
     with pytest.raises(PateError, match="'noise', which is not public"):
         there.secret.derive("noise")
-    erased = reconstruction.without_private(data.load("strokes", size=20))
+    erased = reconstruction.without_private(data.load("strokes", size=20, public_size=8, test_size=5))
     assert len(erased.private.inputs) == len(erased.private.ids) == len(erased.private.labels) == 0
     assert erased.test is None and len(erased.public.inputs) > 0
 
@@ -117,7 +117,7 @@ def replace_width(width):
 
 
 def test_inputs_that_a_student_holds_are_told_by_whose_they_are():
-    made = data.load("strokes", size=20)
+    made = data.load("strokes", size=20, public_size=8, test_size=5)
     made = replace(made, preprocessing=Preprocessing((1.0,), (2.0,)))
     held = made.preprocessing.apply(np.concatenate([made.public.inputs[:3], made.private.inputs[:2]]))
     for place in reconstruction._HELD:

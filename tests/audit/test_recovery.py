@@ -68,13 +68,15 @@ def test_a_run_of_votes_is_attacked_and_nothing_is_asked_of_it(monkeypatch):
     assert np.array_equal(votes, every_one[recovery.contested(every_one)])
     assert np.array_equal(copies, np.repeat(votes[:, None], 100, axis=1))
     assert found.holds and found.moved is None and run.ledger.read_bytes() == before
-    cost, _ = accounting.worst_case(line.mechanism, [line.teachers] * 100, found.delta, classes=line.classes)
+    cost, _ = accounting.worst_case(
+        line.event.mechanism, [line.event.teachers] * 100, found.delta, classes=line.event.classes
+    )
     assert found.rebuilt[2] == recovery.Rebuilt(100, 2.0, pytest.approx(float(cost.epsilon)))
     assert "no draw is free" in found.text() and "SENSITIVE" in found.text()
     broken = found._replace(repeats=fine._replace(differing=3))
     assert "SOME DRAWS ARE FREE" in broken.text() and not broken.to_dict()["repeats"]["holds"]
     assert recovery.unfit(run) is None
-    monkeypatch.setattr(recovery, "is_crowd", lambda run: True)
+    monkeypatch.setattr(recovery, "kind_of", lambda run: "crowd")
     assert "releases each table once" in recovery.unfit(run)
 
 

@@ -128,7 +128,7 @@ def test_a_crowds_own_pipeline_counts_what_the_run_counted(name):
     for step, one in enumerate(made.steps, 1):
         there = np.ones(one.voters, bool)
         np.testing.assert_array_equal(one.table(there), release.load_table(opened.run, step))
-    shown = [line.release for line in ledger.releases(opened.run.ledger)]
+    shown = [line.event for line in ledger.releases(opened.run.ledger)]
     promised = accounting.crowd_statement(shown, opened.choice.delta, voters=1, private=True).headline.epsilon
     assert made.promise(opened.choice.delta).epsilon <= promised * (1 + 1e-9)
 

@@ -116,18 +116,18 @@ def recounted(run):
     some = [everybody[0], everybody[-1], *sorted(set(names[held].tolist()))[:2]]
     shown = steps.shown(run)
     for name in some:
-        total = 1 / shown.numbers[0].release.sigma ** 2
+        total = 1 / shown.numbers[0].event.sigma ** 2
         for line in shown.tables:
             here = crowd.at(steps.step_of(line))
             kept = names[~held] != name
             whole = tables.table(here.plan, here.people)
             rest = tables.table(here.plan, here.people.take(np.flatnonzero(kept)))
-            total += int(((whole - rest) ** 2).sum()) / line.release.sigma**2
+            total += int(((whole - rest) ** 2).sum()) / line.event.sigma**2
         for line in shown.scores:
             judges, kept = crowd.judges, names[held] != name
             rule = lambda seen: spaces.labels(crowd.scored, seen)  # noqa: E731
             off = agreement.agreeing(judges, rule) - agreement.agreeing(judges.take(kept), rule)
-            total += off**2 / line.release.sigma**2
+            total += off**2 / line.event.sigma**2
         yield name, math.sqrt(total)
 
 
@@ -140,7 +140,7 @@ def test_a_voters_shift_is_what_a_recount_without_it_lacks(voters, by):
         assert found.removed[found.names.tolist().index(name)] == pytest.approx(exact, rel=1e-12)
     lines = list(ledger.releases(run.ledger))
     most = {
-        change: math.sqrt(sum(line.release.squared_shift(change) / line.release.sigma**2 for line in lines))
+        change: math.sqrt(sum(line.event.squared_shift(change) / line.event.sigma**2 for line in lines))
         for change in ("joined", "changed")
     }
     assert (found.removed <= most["joined"] * (1 + 1e-12)).all()
@@ -165,7 +165,7 @@ def test_a_changed_voters_bound_holds_for_what_it_may_become():
         line = steps.shown(crowd.run).tables[0]
         for row, other in ((0, 41), (7, 3), (20, 66)):
             own, new = (tables.table(here.plan, people.take(np.array([one]))) for one in (row, other))
-            moved = math.sqrt(int(((own - new) ** 2).sum())) / line.release.sigma
+            moved = math.sqrt(int(((own - new) ** 2).sum())) / line.event.sigma
             assert moved <= found.changed[found.names.tolist().index(names[row])] * (1 + 1e-12)
 
 

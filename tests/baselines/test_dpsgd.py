@@ -85,7 +85,7 @@ def test_one_step_costs_what_a_fine_sum_says_under_both_relations(rate, sigma):
 @settings(max_examples=15, deadline=None)
 @given(some.floats(-1, 1), some.floats(-1, 1), some.floats(0, 1), some.floats(0.1, 2.0))
 def test_no_two_gradients_of_length_one_differ_by_more_than_two_opposite_ones(along, across, far, epsilon):
-    """The pair of docs/dpsgd.md: u and v in the plane against 1 and -1 on a line, by Monte Carlo."""
+    """The pair of docs/proofs/dpsgd.md: u and v in the plane against 1 and -1 on a line, by Monte Carlo."""
     rate, sigma = 0.3, 0.9
     u = np.array([1.0, 0.0])
     v = far * np.array([along, across]) / max(math.hypot(along, across), 1e-9)

@@ -12,7 +12,8 @@ import pytest
 
 from pate_jax import crowd
 from pate_jax.audit import verify
-from pate_jax.crowd import classes, queries
+from pate_jax.crowd import queries
+from pate_jax.crowd.plan import many_classes
 from pate_jax.data import Part
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
@@ -127,9 +128,9 @@ def test_classes_that_the_noise_cannot_carry_are_told(tmp_path, capsys):
     ],
 )
 def test_a_class_needs_four_times_the_noise_in_voters(made, noise):
-    told = classes.doubt(made, 40 * (4 * noise - 1))
+    told = many_classes(made, 40 * (4 * noise - 1))
     assert f"40 classes have about 47 voters each, and the noise is as large as {noise} of them" in told
-    assert classes.doubt(made, 40 * 4 * noise) is None
+    assert many_classes(made, 40 * 4 * noise) is None
 
 
 def test_more_noise_than_tables_hold_is_refused():
@@ -219,7 +220,7 @@ def test_a_run_in_which_one_user_has_ten_thousand_records(tmp_path):
     code, run = pate(tmp_path, one_user_of_many(), PUBLIC, "neighbours", "--by=user")
     number, table = ledger.releases(run.ledger)
     assert code == 0 and abs(ledger.unpack_table(number.values, (1, 1))[0, 0] - 41) < 15
-    assert release.load_table(run).sum() == 41 * table.release.votes
+    assert release.load_table(run).sum() == 41 * table.event.votes
     certificate = storage.read_json(run.certificate, "certificate")
     assert (certificate["users"], certificate["records"]) == (41, MOST + 40)
     assert verify.of_run(run).of("failed") == []

@@ -6,7 +6,7 @@ import pytest
 from pate_jax import crowd, data
 from pate_jax.accounting.exact import counts as cost
 from pate_jax.aggregate import crowds, noise
-from pate_jax.crowd import directions, evidence, shares, spectrum
+from pate_jax.crowd import directions, evidence, shares
 from pate_jax.crowd.plan import doubts
 from pate_jax.data import Part
 from pate_jax.errors import PateError
@@ -130,7 +130,7 @@ def test_held_out_variances_are_those_of_other_inputs():
     pool, others = RANDOM.normal(size=(90, 40)), RANDOM.normal(size=(3000, 40))
     inside, axes = np.linalg.eigh(pool.T @ pool / 90)
     outside = ((others @ axes) ** 2).mean(0)
-    found = spectrum.held_out(pool)
+    found = directions.held_out(pool)
     assert np.abs(found - outside).mean() < np.abs(inside - outside).mean() / 2
 
 

@@ -17,7 +17,7 @@ from pate_jax.crowd.roles import assigned
 from pate_jax.data import Part
 from pate_jax.models import spaces
 from pate_jax.models.spaces import Learned
-from pate_jax.runs import every_kind, teacher_rehearsal
+from pate_jax.runs import teacher_rehearsal, voters_comparison
 from pate_jax.runs.crowds import forecast
 
 CLASSES, VOTERS = 3, 4000
@@ -235,7 +235,7 @@ def test_linear_teachers_are_ahead_where_their_space_bends_what_no_line_of_sums_
     wide, mu = Learned(space, space.coordinates(places)), counts.mu_for(2.0, 1e-5)
     once = forecast.candidates()
     crowds = forecast.of_crowds(once, wide, [labels], voters=50_000, classes=2, mu=mu)
-    both = every_kind.Rehearsed(crowds, found, None)
-    assert both.best == every_kind.TEACHERS
+    both = voters_comparison.Rehearsed(crowds, found, None)
+    assert both.best == voters_comparison.TEACHERS
     assert both.flags(2.0) == "--voters teachers --epsilon 2"
-    assert every_kind.Rehearsed(crowds, None, "too few").best in ("sums", "neighbours")
+    assert voters_comparison.Rehearsed(crowds, None, "too few").best in ("sums", "neighbours")

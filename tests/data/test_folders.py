@@ -189,3 +189,14 @@ def test_a_student_of_images_is_asked_about_a_folder(pets, capsys):
     assert "1 of 1 images were resized to 5 x 6 pixels" in capsys.readouterr().err
     with pytest.raises(PateError, match="was not trained on pixels"):
         serving.read_inputs(student._replace(dtype="float32"), pets / "new")
+
+
+def test_an_animated_picture_is_refused_and_a_phone_s_photo_is_read(tmp_path):
+    grey = [Image.new("L", (9, 8), value) for value in (0, 99)]
+    grey[0].save(tmp_path / "moves.png", save_all=True, append_images=grey[1:])
+    with pytest.raises(PateError, match=r"moves.png is animated \(2 pictures\)"):
+        folders.read(tmp_path, (8, 9, 1))
+    (tmp_path / "moves.png").unlink()
+    colour = [Image.new("RGB", (9, 8), (value, 0, 0)) for value in (0, 99)]
+    colour[0].save(tmp_path / "phone.jpg", format="MPO", save_all=True, append_images=colour[1:])
+    assert folders.read(tmp_path, (8, 9, 1)).inputs.shape == (1, 8, 9, 1)

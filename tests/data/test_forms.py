@@ -197,3 +197,21 @@ def test_labels_that_are_no_classes_are_refused(tmp_path, label):
     rows = "".join(f"{row},{label.format(row=row)}\n" for row in range(2100))
     with pytest.raises(PateError, match=r"the public labels show .* classes, as a number or a name would"):
         own(tmp_path, "dose,sick,id\n1,2,a\n", "dose,sick\n" + rows)
+
+
+def test_a_value_below_a_limit_is_read_at_the_limit_and_marked_also_by_the_released_student(tmp_path):
+    written = ["<0.5", "2", "3.5", "> 90", "4"]
+    (column,) = columns.plan({"crp": written}, {}, {})
+    encoded = columns.encode({"crp": written}, [column], "private")
+    assert encoded.tolist() == [[0.5, 1], [2, 0], [3.5, 0], [90, 1], [4, 0]]
+    assert predict._column(written, column._asdict(), tmp_path).tolist() == encoded.tolist()
+    (plain,) = columns.plan({"crp": ["1", "2.5"]}, {}, {})  # the public part has no limit
+    assert columns.encode({"crp": ["<0.5"]}, [plain], "private").tolist() == [[0.5]]
+    assert predict._column(["<0.5"], plain._asdict(), tmp_path).tolist() == [[0.5]]
+    for wrong in ("5<3", "<<5", "=5", "< "):
+        with pytest.raises(PateError, match="crp"):
+            columns.encode({"crp": [wrong]}, [column], "private")
+        with pytest.raises(predict.InputError, match="crp"):
+            predict._column([wrong], column._asdict(), tmp_path)
+    (groups,) = columns.plan({"age": ["<20", ">=20"]}, {}, {})
+    assert groups.categories == ("<20", ">=20")

@@ -170,7 +170,7 @@ def test_a_student_is_served_rows_with_missing_values_as_it_was_trained(tmp_path
     assert np.array_equal(predict.read(tmp_path / "private.csv", alone), data.private.inputs)
     np.testing.assert_allclose(alone(inputs), again(inputs), atol=1e-5)
     assert "age (1 filled with 41 and marked)" in capsys.readouterr().err
-    assert "values may be missing" in write._takes(again)
+    assert "values may be missing" in write.takes(again)
 
 
 def test_a_student_of_before_takes_no_missing_values(tmp_path):

@@ -1,10 +1,12 @@
 """Tables from CSV, Parquet and Python values are the same texts."""
 
-from datetime import date, datetime
+import sys
+from datetime import date, datetime, time
 from decimal import Decimal
 from types import SimpleNamespace
 
 import numpy as np
+import openpyxl
 import pyarrow
 import pytest
 from hypothesis import given
@@ -42,6 +44,59 @@ def store(path, columns):
 def test_parquet_and_csv_are_the_same_table(tmp_path):
     (tmp_path / "a.csv").write_bytes(tables.to_csv(TEXTS))
     assert tables.read(store(tmp_path / "a.parquet", VALUES)) == tables.read(tmp_path / "a.csv") == TEXTS
+
+
+def workbook(path, rows, second=()):
+    """An Excel workbook with these rows, and with others on a second sheet."""
+    book = openpyxl.Workbook()
+    for row in rows:
+        book.active.append(list(row))
+    for row in second:
+        (book["more"] if "more" in book.sheetnames else book.create_sheet("more")).append(list(row))
+    book.save(path)
+    return path
+
+
+def test_a_long_text_in_a_cell_is_read_whole(tmp_path):
+    """Python's own limit is 131,072 letters."""
+    (tmp_path / "a.csv").write_text("id,note\nr1," + "word " * 40_000 + "\n")
+    assert len(tables.read(tmp_path / "a.csv")["note"][0]) > 199_000
+
+
+def test_a_workbook_is_the_same_table(tmp_path):
+    dates = [value and datetime.combine(value, time()) for value in VALUES["seen"]]
+    columns = {**VALUES, "seen": dates}
+    rows = [list(columns), *zip(*columns.values(), strict=True), [None] * len(columns)]
+    found = tables.read(workbook(tmp_path / "a.xlsx", rows))
+    assert {**found, "seen": [value[:10] for value in found["seen"]]} == TEXTS
+    assert (
+        found.kinds == tables.of({**columns, "weight": [70.5, 80, None]}, "frame").kinds
+    )  # 80.0 is 80 there
+
+
+@pytest.mark.parametrize(
+    "rows, second, said",
+    [
+        ([["a", "b"], [1, 2]], [["c"], [3]], "2 sheets with values"),
+        ([], [], "0 sheets with values"),
+        ([["a", "b"], [1, 2, 3]], [], "beside the 2 columns"),
+        ([["a", "b"], [1, "=A2+1"]], [], "a formula without its value"),
+        ([["a", "a"], [1, 2]], [], "names each column once"),
+        ([["a", "b"]], [], "holds no records"),
+    ],
+)
+def test_a_workbook_that_says_two_things_is_refused(tmp_path, rows, second, said):
+    with pytest.raises(PateError, match=said):
+        tables.read(workbook(tmp_path / "a.xlsx", rows, second))
+
+
+def test_a_damaged_workbook_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "a.xlsx").write_bytes(b"PK no workbook")
+    with pytest.raises(PateError, match="not a readable Excel workbook"):
+        tables.read(tmp_path / "a.xlsx")
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.raises(PateError, match="pip install openpyxl"):
+        tables.read(tmp_path / "a.xlsx")
 
 
 def test_a_data_set_of_parquet_is_that_of_csv(tmp_path):

@@ -149,8 +149,11 @@ def test_files_that_are_there_are_kept(file):
     trial.divide(file, file.parent / "out", NAMES)
     with pytest.raises(PateError, match=r"private\.csv is there already: choose another --out"):
         trial.divide(file, file.parent / "out", NAMES, seed=1)
-    with pytest.raises(PateError, match="is a folder of images"):
+    with pytest.raises(PateError, match="stands for several files of one table"):
         trial.divide(file.parent, file.parent / "more", NAMES)
+    (file.parent / "images").mkdir()
+    with pytest.raises(PateError, match="is a folder of images"):
+        trial.divide(file.parent / "images", file.parent / "more", NAMES)
     np.savez(file.parent / "bad.npz", inputs=np.zeros((3, 2)), labels=[0, 1])
     with pytest.raises(PateError, match="has arrays of different lengths"):
         trial.divide(file.parent / "bad.npz", file.parent / "more", NAMES)

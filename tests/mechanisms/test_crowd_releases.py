@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pate_jax.errors import PateError
-from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts, from_dict, to_dict
+from pate_jax.mechanisms.codec import to_dict
+from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts, from_dict
 
 COUNTS = NeighbourCounts(queries=80, classes=10, votes=2, sigma=40.0)
 SUMS = ClassSums(classes=3, directions=16, length=100, sigma=4000.0, family="discrete_gaussian")

@@ -1,5 +1,7 @@
 """Convolution and pooling against JAX's own, forward, backward and twice backward."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,8 +26,16 @@ def test_patches_are_the_convolution(size, stride):
     expected = jax.lax.conv_general_dilated(
         inputs, kernel, (stride, stride), "SAME", dimension_numbers=layout
     )
-    found = convolution.patches(inputs, size, stride) @ kernel.reshape(-1, 4)
+    patches = jax.jit(convolution.patches, static_argnums=(1, 2))
+    found = patches(inputs, size, stride) @ kernel.reshape(-1, 4)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@partial(jax.jit, static_argnums=0)
+def pulled(function, gradient, *given):
+    """What a function gives, and its gradients, by one program."""
+    found, pull = jax.vjp(function, *given)
+    return found, pull(gradient)
 
 
 @pytest.mark.parametrize(("size", "channels"), cases([(3, 2), (5, 1), (1, 3), (2, 2)]))
@@ -37,7 +47,7 @@ def test_planes_are_patches_and_their_gradients_too(size, channels):
         lambda x, k: (convolution.planes(x, k, size) * weights).sum(),
         lambda x, k: ((convolution.patches(x, size) @ k) * weights).sum(),
     )
-    found, wanted = (jax.value_and_grad(way, argnums=(0, 1))(inputs, kernel) for way in ways)
+    found, wanted = (jax.jit(jax.value_and_grad(way, argnums=(0, 1)))(inputs, kernel) for way in ways)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4), found, wanted)
 
 
@@ -53,11 +63,11 @@ def test_the_gradient_of_pooling_goes_to_the_greatest_and_to_the_first_of_equals
     inputs = jnp.array([[3.0, 1.0, 5.0, 5.0, 9.0], [2.0, 0.0, 5.0, 4.0, 9.0], [8.0] * 5])[None, :, :, None]
     gradient = jnp.array([2.0, 7.0]).reshape(1, 1, 2, 1)
     any_of = lambda x, b: convolution.pooled(x, b, at_once=at_once)  # noqa: E731
-    to_inputs, to_bias = jax.vjp(any_of, inputs, jnp.zeros(1))[1](gradient)
+    to_inputs, to_bias = pulled(any_of, gradient, inputs, jnp.zeros(1))[1]
     assert to_inputs[0, :, :, 0].tolist() == [[2, 0, 7, 0, 0], [0, 0, 0, 0, 0], [0] * 5]
     assert to_bias.tolist() == [9]
     above = lambda x, b: convolution.pooled(x, b, 4.0, at_once)  # noqa: E731
-    least = jax.vjp(above, inputs, jnp.zeros(1))[1](gradient)
+    least = pulled(above, gradient, inputs, jnp.zeros(1))[1]
     assert least[0][0, 0, :, 0].tolist() == [0, 0, 7, 0, 0] and least[1].tolist() == [7]
 
 
@@ -74,15 +84,15 @@ def test_pooling_and_its_gradients_are_those_of_maxima_where_none_are_equal(shap
         pixels = [x[:, i : height // 2 * 2 : 2, j : width // 2 * 2 : 2] for i in (0, 1) for j in (0, 1)]
         return jnp.maximum(jnp.stack(pixels).max(0) + b, least)
 
-    pool = lambda x, b: convolution.pooled(x, b, least, at_once)  # noqa: E731
-    np.testing.assert_array_equal(pool(inputs, bias), plain(inputs, bias))
+    pool = jax.jit(lambda x, b: convolution.pooled(x, b, least, at_once))
+    np.testing.assert_array_equal(pool(inputs, bias), jax.jit(plain)(inputs, bias))
     found, wanted = (
-        jax.grad(lambda x, b, one=one: (one(x, b) * weights).sum(), argnums=(0, 1))(inputs, bias)
+        jax.jit(jax.grad(lambda x, b, one=one: (one(x, b) * weights).sum(), argnums=(0, 1)))(inputs, bias)
         for one in (pool, plain)
     )
     np.testing.assert_array_equal(found[0], wanted[0])
     np.testing.assert_allclose(found[1], wanted[1], rtol=1e-5, atol=1e-5)
-    several = jax.vmap(pool, (0, None))(jnp.stack([inputs, -inputs]), bias)
+    several = jax.jit(jax.vmap(pool, (0, None)))(jnp.stack([inputs, -inputs]), bias)
     np.testing.assert_array_equal(several[1], pool(-inputs, bias))
 
 
@@ -98,10 +108,10 @@ def _grey(height: int, width: int):
 )
 def test_the_sum_of_taps_is_the_convolution(shape):
     inputs, kernel, gradient = _grey(*shape)
-    found, pulled = jax.vjp(convolution.sum_of_taps, inputs, kernel)
-    expected, wanted = jax.vjp(convolution.convolve, inputs, kernel)
+    found, pulls = pulled(convolution.sum_of_taps, gradient, inputs, kernel)
+    expected, wanted = pulled(convolution.convolve, gradient, inputs, kernel)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-    for one, other in zip(pulled(gradient), wanted(gradient), strict=True):
+    for one, other in zip(pulls, wanted, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 
 
@@ -111,12 +121,12 @@ def test_the_sum_of_taps_can_be_differentiated_twice_and_batched():
 
     def steep(form):
         square = lambda x, k: (jnp.sin(form(x, k)) * gradient).sum()  # noqa: E731
-        return lambda x: jax.grad(lambda k: (jax.grad(square)(x, k) ** 2).sum())(kernel)
+        return jax.jit(lambda x: jax.grad(lambda k: (jax.grad(square)(x, k) ** 2).sum())(kernel))
 
     found, wanted = steep(convolution.sum_of_taps)(inputs), steep(convolution.convolve)(inputs)
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
     kernels = jnp.stack([kernel, -2 * kernel])
-    both = jax.vmap(convolution.sum_of_taps, (None, 0))(inputs, kernels)
+    both = jax.jit(jax.vmap(convolution.sum_of_taps, (None, 0)))(inputs, kernels)
     np.testing.assert_allclose(both[1], -2 * both[0], rtol=1e-5, atol=1e-5)
 
 
@@ -126,10 +136,10 @@ def test_the_convolution_by_products_is_the_convolution(channels, size):
     inputs = jax.random.normal(keys[0], (2, 7, 6, channels))
     kernel = jax.random.normal(keys[1], (size, size, channels, 4))
     gradient = jax.random.normal(keys[2], (2, 7, 6, 4))
-    found, pulled = jax.vjp(convolution.by_products, inputs, kernel)
-    expected, wanted = jax.vjp(convolution.convolve, inputs, kernel)
+    found, pulls = pulled(convolution.by_products, gradient, inputs, kernel)
+    expected, wanted = pulled(convolution.convolve, gradient, inputs, kernel)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-    for one, other in zip(pulled(gradient), wanted(gradient), strict=True):
+    for one, other in zip(pulls, wanted, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
@@ -147,5 +157,5 @@ def test_devices_that_divide_the_records_exchange_sums_alone():
     program = jax.jit(jax.grad(loss), in_shardings=(whole, divided), out_shardings=whole)
     text = program.lower(kernel, inputs).compile().as_text()
     assert [name for name in tiny.COLLECTIVES if f" {name}(" in text] == ["all-reduce"]
-    expected = jax.grad(lambda kernel: (convolution.convolve(inputs, kernel) ** 2).sum())(kernel)
+    expected = jax.jit(jax.grad(lambda kernel: (convolution.convolve(inputs, kernel) ** 2).sum()))(kernel)
     np.testing.assert_allclose(program(kernel, inputs), expected, rtol=1e-3, atol=1e-2)

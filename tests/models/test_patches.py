@@ -331,3 +331,14 @@ def test_the_squared_loss_pulls_outputs_to_one_and_zero():
     np.testing.assert_allclose(outputs, np.eye(3) - 1 / 3, atol=1e-3)
     with pytest.raises(PateError, match="loss='hinge' must be one of cross_entropy, squared"):
         TeacherConfig(loss="hinge").resolved()
+
+
+def test_no_bit_hangs_on_how_many_images_go_to_a_device_together(monkeypatch):
+    """One after the other, in tens, and all at once, as a GPU gets them."""
+    images = np.random.default_rng(4).random((23, 9, 9, 1)).astype(np.float32)
+    known = patches.learn(images, kinds=5, cells=2)
+    found = []
+    for at_once in (1, 7, 2000):
+        monkeypatch.setattr(patches, "_AT_ONCE", at_once)
+        found.append(patches.features(known, images))
+    assert all(np.array_equal(found[0], other) for other in found[1:])

@@ -19,12 +19,15 @@ from pate_jax.parties import agreement as agreements
 from pate_jax.parties import connections, engine, ranges, session
 
 
-def serve(part):
-    """Carry out jobs; `part` is what a party does in its process."""
+def serve(part, before=None):
+    """Carry out jobs; `part` is what a party does in its process, and `before` what serves its folder."""
     engine.library()
     connections._exchanger()
     for line in sys.stdin:
         jobs = [(Path(job["folder"]), job["parties"].items()) for job in json.loads(line)]
+        for folder, _ in jobs:
+            if before is not None:
+                before(folder)
         children = [
             {name: fork(part, folder, name, faults) for name, faults in parties} for folder, parties in jobs
         ]

@@ -156,7 +156,7 @@ def test_what_the_check_cannot_find_is_what_the_page_says(forks, tmp_path):
     assert set(ended.values()) == {0}, said
     wrong = opened["north"] - sum(counts + noise for counts, noise in own.values())
     assert wrong[0, 0] >= beyond - 1 and not wrong[1:].any()
-    page = (Path(__file__).parents[2] / "docs" / "parties.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/proofs/parties.md").read_text()
     assert "It does not find a party whose program was\nchanged to lie at the check too." in page
 
 

@@ -7,6 +7,9 @@ same stream and secret, since a forked process cannot begin JAX quickly. With `p
 many seconds at most for those who do not come.
 """
 
+import contextlib
+import functools
+import io
 import math
 import os
 import signal
@@ -18,10 +21,26 @@ import numpy as np
 from test_crash import Mortal, kill_me
 
 from pate_jax import cli
+from pate_jax.accounting import parties
 from pate_jax.cli import party as _  # noqa: F401
-from pate_jax.parties import connections, ranges
-from pate_jax.runs.parties import ballot, ledger
+from pate_jax.parties import agreement as agreements
+from pate_jax.parties import certificates, connections, ranges
+from pate_jax.runs.parties import ballot, ledger, questions, terms
+from pate_jax.runs.parties.join import questions_beside
 from pate_jax.system import storage
+
+
+@functools.cache
+def ready(folder):
+    """Load and compute once what every party of a study needs, and would else do again in each process."""
+    file = folder / "vote.toml"
+    agreement = agreements.read(file)
+    asked = questions.load(questions_beside(file), agreement.query_list)
+    terms.audiences(agreement, asked)
+    parties.joint(terms.vote_of(agreement, asked), agreement.delta, agreement.unit)
+    certificates.make("nobody")
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+        cli.main(["party", "join", "--help"])
 
 
 def state_of(folder, name):
@@ -79,4 +98,4 @@ def brought(name, digits):
 
 
 if __name__ == "__main__":
-    forks.serve(join)
+    forks.serve(join, ready)

@@ -12,19 +12,21 @@ import numpy as np
 import pytest
 
 from pate_jax.accounting import curves
+from pate_jax.accounting.costs import Tables, Trained
 from pate_jax.accounting.sampled_noise import Training
 from pate_jax.accounting.training_statement import TrainingStatement, training_statement
 from pate_jax.audit import verify
 from pate_jax.baselines.dpsgd import calibration
 from pate_jax.errors import PateError
-from pate_jax.runs import chain, plans, register, streams, sums
-from pate_jax.runs.baselines import report, tasks, training
+from pate_jax.mechanisms.codec import to_dict
+from pate_jax.runs import chain, driver, ledger, plans, register, streams, sums
+from pate_jax.runs.baselines import tasks, training
 from pate_jax.runs.baselines.tasks import Task, opened
 from pate_jax.runs.baselines.training import BaselineConfig
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import open_data
-from pate_jax.runs.plans import CrowdPlan, TrainingPlan
+from pate_jax.runs.plans import Plan
 from pate_jax.runs.record import Record
 from pate_jax.runs.settings import DataChoice
 from pate_jax.student import Student
@@ -56,7 +58,7 @@ def made(tmp_path_factory):
     run = RunDirectory(folder / "run")
     with pytest.MonkeyPatch.context() as patch:
 
-        def killed(run, task):
+        def killed(*_):
             assert len(chain.read(run.ledger)) == 1  # charged already
             assert len(register.read(chosen.register).entries) == 1  # and entered
             raise KeyboardInterrupt
@@ -132,17 +134,17 @@ def test_both_pages_are_written_again_and_the_budget_is_shown(made, copy, capsys
 
 
 def test_the_budget_shows_what_the_ledger_charged_whatever_the_settings_say_by_now(made, copy):
-    before = report.summary(copy)
+    before = training.summary(copy)
     assert before["spent"]["epsilon"] == made[2]["statement"]["figures"]["data_independent"]["epsilon"]
     settings = copy.record.read().of("baseline")
     copy.record.revise({"baseline": {**settings, "epsilon": settings["epsilon"] / 2}})
-    assert report.summary(copy) == before
+    assert training.summary(copy) == before
 
 
 def test_trainings_are_added_up_with_each_other_and_with_other_runs(made, tmp_path, capsys):
     file = made[0].register
     (entered,) = next(iter(register.read(file).entries.values())).plans
-    assert entered.draws == 3 * sum(
+    assert entered.events[0].draws == 3 * sum(
         math.prod(shape) for shape in Student.load(made[1].root).shapes().values()
     )
     one, two = (sums.together([entered] * count, 1e-5) for count in (1, 2))
@@ -150,7 +152,7 @@ def test_trainings_are_added_up_with_each_other_and_with_other_runs(made, tmp_pa
     assert spent * 0.99 < one <= spent < two < 2 * spent  # a hundredth of delta is kept in the statement
     by_curves = curves.epsilon(orders := curves.default_orders(), 2 * entered.curve(orders), 1e-5)
     assert two < by_curves.epsilon
-    crowd = CrowdPlan(0.3, "sums", "record")
+    crowd = Plan((Tables(0.3, "sums"),), "record")
     assert max(one, sums.together([crowd], 1e-5)) < sums.together([entered, crowd], 1e-5)
     assert commands.call("budget", "--register", file) == 0
     assert "by record, for a net trained by DP-SGD in 3 steps" in capsys.readouterr().out
@@ -159,10 +161,10 @@ def test_trainings_are_added_up_with_each_other_and_with_other_runs(made, tmp_pa
 
 
 def test_what_a_register_adds_is_no_less_than_the_losses_of_all_steps():
-    plan = TrainingPlan(Training(0.2, 3, 1.0), 3, "record")
+    plan = Plan((Trained(Training(0.2, 3, 1.0), 3),), "record")
     orders = curves.default_orders()
     by_curve = curves.epsilon(orders, plan.curve(orders), 1e-5).epsilon
-    by_losses = calibration.composed((plan.training,), 1e-5, calibration.REPLACE)
+    by_losses = calibration.composed((plan.events[0].training,), 1e-5, calibration.REPLACE)
     assert by_losses < by_curve < 1.3 * by_losses
     assert plan.cost(8.0).rdp == pytest.approx(float(plan.curve(np.array([8.0]))[0]))
     assert plan.cost(8.0).slack == plan.strays() > 0
@@ -197,15 +199,16 @@ def test_a_run_that_its_register_has_forgotten_goes_no_further(made, copy):
 
 def test_a_plan_of_a_training_is_read_as_it_was_written(made):
     (entered,) = next(iter(register.read(made[0].register).entries.values())).plans
-    assert plans.from_json(entered.to_dict()) == entered
-    body = entered.to_dict()["trained"]
+    assert plans.from_json(to_dict(entered)) == entered
+    whole = to_dict(entered)
+    (body,) = whole["events"]
     for wrong in (
-        {"trained": None},
-        {"trained": {**body, "draws": 0}},
-        {"trained": {**body, "training": {**body["training"], "rate": 1.5}}},
-        {"trained": {**body, "training": {**body["training"], "steps": 2.0}}},
-        {"trained": {**body, "relation": 3}},
-        {**entered.to_dict(), "more": 1},
+        {**whole, "events": [{**body, "name": "trained"}]},
+        {**whole, "events": [{**body, "draws": 0}]},
+        {**whole, "events": [{**body, "training": {**body["training"], "rate": 1.5}}]},
+        {**whole, "events": [{**body, "training": {**body["training"], "steps": 2.0}}]},
+        {**whole, "relation": 3},
+        {**whole, "more": 1},
     ):
         with pytest.raises(PateError, match="none that a run was ever entered with"):
             plans.from_json(wrong)
@@ -214,8 +217,8 @@ def test_a_plan_of_a_training_is_read_as_it_was_written(made):
 def edited(run, name, value):
     """A ledger that was written anew with another training."""
     (line,) = chain.read(run.ledger)
-    line = {key: line[key] for key in ("schema", "batch", "training", "delta", "records", "noise")}
-    line["training"] = {**line["training"], name: value}
+    line = {key: part for key, part in line.items() if key not in chain.OF_THE_CHAIN}
+    line["event"] = {**line["event"], "training": {**line["event"]["training"], name: value}}
     for path in (run.ledger, chain.head_path(run.ledger)):
         path.unlink()
     chain.append(run.ledger, line)
@@ -242,9 +245,9 @@ def test_noise_is_named_after_all_that_gradients_follow_from(tmp_path):
     dataset = open_data(records(tmp_path))
     settings = config(None, None).settings(dataset)
     others = scaled(dataset), dataclasses.replace(dataset, classes=3)
-    names = {tasks.stream(Task(one, settings)) for one in (dataset, *others)}
-    names.add(tasks.stream(Task(dataset, dataclasses.replace(settings, clip=2.0))))
-    names |= {tasks.stream(Task(dataset, settings, SimpleNamespace(digest=one))) for one in "ab"}
+    names = {tasks.asked_on(Task(one, settings)) for one in (dataset, *others)}
+    names.add(tasks.asked_on(Task(dataset, dataclasses.replace(settings, clip=2.0))))
+    names |= {tasks.asked_on(Task(dataset, settings, SimpleNamespace(digest=one))) for one in "ab"}
     assert len(names) == 6
 
 
@@ -255,13 +258,13 @@ def test_a_training_of_other_records_or_settings_is_refused(made, copy, tmp_path
             BaselineConfig(data=chosen.data, out=copy.root, epsilon=4.0, steps=4, batch=40, clip=1.0)
         )
     task = opened(copy)
-    other = tasks.stream(task)
-    with pytest.raises(PateError, match="public scales"):
-        training.charge(copy, Task(scaled(task.dataset), task.settings))
+    other = tasks.Steps(copy, task).due().stream
+    with pytest.raises(PateError, match="public things"):
+        driver.release(tasks.Steps(copy, Task(scaled(task.dataset), task.settings)))
     task.dataset.private.inputs[0] += 1
-    assert tasks.stream(task) != other
+    assert tasks.Steps(copy, task).due().stream != other
     with pytest.raises(PateError, match="other records"):
-        training.charge(copy, task)
+        driver.release(tasks.Steps(copy, task))
     with pytest.raises(PateError, match="users"):
         training.run(config(records(tmp_path, users=True), tmp_path / "users"))
     assert not (tmp_path / "users" / "private" / "ledger.jsonl").exists()
@@ -312,7 +315,7 @@ def test_a_net_without_its_ledger_is_not_trained_anew_with_other_noise(made, cop
 
 def test_no_two_runs_share_their_noise(made, copy):
     _, run, _ = made
-    name = tasks.stream(opened(run))
+    name = ledger.charge(run.ledger, Trained).stream
     copy.secret.make(None)
     assert streams.commitment(run, name) != streams.commitment(copy, name)
 
@@ -362,9 +365,9 @@ def test_the_noise_of_a_head_is_named_after_its_space_and_the_space_is_kept(head
     assert (
         len(
             {
-                tasks.stream(task),
-                tasks.stream(task._replace(head=other)),
-                tasks.stream(task._replace(head=None)),
+                tasks.asked_on(task),
+                tasks.asked_on(task._replace(head=other)),
+                tasks.asked_on(task._replace(head=None)),
             }
         )
         == 3
@@ -378,5 +381,5 @@ def test_the_noise_of_a_head_is_named_after_its_space_and_the_space_is_kept(head
         "bounds of space and weights of the head are not" in one for one in verify.of_run(copy).of("failed")
     )
     assert any("another noise" in one for one in verify.of_run(copy).of("failed"))
-    with pytest.raises(PateError, match="public scales"):
-        training.charge(copy, opened(copy))
+    with pytest.raises(PateError, match="public things"):
+        driver.release(tasks.Steps(copy, opened(copy)))

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import honest_runs
 import numpy as np
@@ -48,7 +49,7 @@ def go_on(run, rows, shift, mechanism=MECHANISM, **given):
 
 
 def asked(run):
-    return [line.asked for line in ledger.lines(run.ledger)]
+    return [line.event.asked for line in ledger.lines(run.ledger)]
 
 
 def test_only_what_fits_is_asked_and_it_is_said_before(tmp_path, capsys):
@@ -186,13 +187,16 @@ def test_equal_votes_in_two_batches_share_no_noise(tmp_path):
     run = begin(tmp_path, rows=12, epsilon=4.0, split=34)
     go_on(run, 12, 12, split=34)
     one, two = ledger.read(run.ledger)
-    assert one.votes == two.votes and one.noise != two.noise and one.answers != two.answers
+    assert one.exact == two.exact and one.noise != two.noise and one.values != two.values
 
 
 def test_another_mechanism_on_a_copy_of_the_run_shares_no_noise(tmp_path):
     run = begin(tmp_path, rows=12)
     (line,) = ledger.read(run.ledger)
-    names = [line._replace(mechanism=one).stream for one in (MECHANISM, DiscreteGaussianMax(30.0))]
+    names = [
+        line._replace(event=replace(line.event, mechanism=one)).stream
+        for one in (MECHANISM, DiscreteGaussianMax(30.0))
+    ]
     assert streams.commitment(run, names[0]) != streams.commitment(run, names[1])
     assert line.noise == streams.commitment(run, names[0])
 
@@ -250,8 +254,8 @@ def test_copies_of_a_run_that_go_on_differently_share_no_noise(tmp_path):
     for run, shift in zip(runs, (12, 24, 12), strict=True):
         go_on(run, 12, shift)
     one, other, same = (ledger.read(run.ledger)[1] for run in runs)
-    assert one.votes == other.votes and one.noise != other.noise
-    assert one.noise == same.noise and one.answers == same.answers
+    assert one.exact == other.exact and one.noise != other.noise
+    assert one.noise == same.noise and one.values == same.values
 
 
 @pytest.mark.parametrize("kind", ["ids", "digests"])

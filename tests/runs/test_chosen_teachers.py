@@ -25,7 +25,7 @@ from pate_jax.runs.crowds import choice, forecast, release, teachers
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.crowds import stages as crowd_stages
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.plans import CountedPlan
+from pate_jax.runs.driver import Question
 from pate_jax.runs.record import CROWD, HEADCOUNT, PLANNED
 from pate_jax.runs.settings import CrowdChoice, DataChoice, PartitionChoice, RunConfig
 from pate_jax.system import devices, storage
@@ -107,9 +107,9 @@ def test_it_publishes_what_was_wished_and_stands_every_check(run):
 
 def test_the_number_comes_first_and_the_answers_after_it(run):
     first, *rest = ledger.entries(run.ledger)
-    assert first.release == after_count.headcount(EPSILON, 1e-5) and len(rest) == 1
+    assert first.event == after_count.headcount(EPSILON, 1e-5) and len(rest) == 1
     planned = run.record.read().of(PLANNED)
-    assert rest[0].teachers == planned["teachers"] and CROWD not in run.record.read()
+    assert rest[0].event.teachers == planned["teachers"] and CROWD not in run.record.read()
     assert {*planned["kinds"]} == {"neighbours", "sums"}
     assert 'voters = "teachers"' in run.config.read_text() and "sums" in run.config.read_text()
 
@@ -117,8 +117,8 @@ def test_the_number_comes_first_and_the_answers_after_it(run):
 def test_the_register_counts_number_and_answers_once(run):
     (entry,) = register.read(run.record.read().register).entries.values()
     (plan,) = entry.plans
-    assert isinstance(plan, CountedPlan) and len(entry.answers) == 2
-    assert plan.sigma == after_count.headcount(EPSILON, 1e-5).sigma
+    assert plan.events[0] == after_count.headcount(EPSILON, 1e-5)
+    assert [event.name for event in plan.events] == ["headcount", "answers"] and len(entry.answers) == 2
 
 
 def test_the_run_is_closed(run, capsys):
@@ -198,7 +198,7 @@ def test_several_processes_answer_as_one_does(table, tmp_path, monkeypatch, favo
     ]
     assert forked.ended(running) == [0, 0]
     (number, answers), (before, given) = ledger.entries(alone.ledger), ledger.entries(run.ledger)
-    assert (before.values, given.answers) == (number.values, answers.answers)
+    assert (before.values, given.values) == (number.values, answers.values)
     assert failures(run) == ""
 
 
@@ -214,10 +214,14 @@ def test_other_records_after_the_number_are_refused(table, tmp_path, monkeypatch
     (tmp_path / "kept.npz").rename(table.private)
 
 
-NUMBER = release._number
+def little_noise(_, released):
+    """The number of voters, with less noise than is planned."""
+    return None if released else Question(1, HeadCount(1.0), release.NOTHING)
+
+
 ALTERED = {
     "another number": (release.Crowd, "number", property(lambda crowd: 395), "not the noisy form"),
-    "little noise": (release, "_number", lambda crowd, _: NUMBER(crowd, HeadCount(1.0)), "is planned for"),
+    "little noise": (release.Counting, "ask", little_noise, "is planned for"),
     "other noise": (release, "draw", lambda run, line, table: table + 99, "does not follow from"),
 }
 

@@ -42,7 +42,7 @@ def _quick(monkeypatch):
 @pytest.mark.parametrize("by", ["record", "user"])
 def test_a_run_that_compares_students_stands_every_check(by):
     run = honest_runs.compared(by)
-    names = [line.release.name for line in ledger.releases(run.ledger)]
+    names = [line.event.name for line in ledger.releases(run.ledger)]
     assert names == ["headcount", "sums", "comparison"]
     found = verify.of_run(run, deep=True)
     assert found.of("failed") == [] and found.of("unchecked") == []
@@ -59,7 +59,7 @@ def test_a_run_that_compares_students_stands_every_check(by):
 def test_students_are_compared_after_the_last_step(tmp_path):
     pipeline.run(replace(honest_runs.comparing(tmp_path), steps=3))
     run = RunDirectory(tmp_path)
-    names = [line.release.name for line in ledger.releases(run.ledger)]
+    names = [line.event.name for line in ledger.releases(run.ledger)]
     assert names == ["headcount", "sums", "sums", "sums", "comparison"]
     found = verify.of_run(run, deep=True)
     assert found.of("failed") == [] and found.of("unchecked") == []
@@ -68,16 +68,16 @@ def test_students_are_compared_after_the_last_step(tmp_path):
 
 
 def test_pages_and_results_tell_of_it():
-    run = honest_runs.compared(seed=5)  # fresh noise between two students would favour the other one some day
+    run = honest_runs.compared(seed=3)  # fresh noise between two students would favour the other one some day
     told = storage.read_json(run.results, "results")
     found = told["compared"]
     assert [*found["leads"]] == METHODS and found["voters"] == steps.held_out(run)
     assert told["method"] == comparison.taken(run) == "ridge"
     assert found["leads"]["ridge"] == max(found["leads"].values()) > found["noise"]
     (line,) = steps.shown(run).comparisons
-    cells = ledger.unpack_table(line.values, line.release.shape)[0]
+    cells = ledger.unpack_table(line.values, line.event.shape)[0]
     assert found["leads"]["ridge"] * found["voters"] == pytest.approx((cells[1] - cells[0]) / 3)
-    assert found["noise"] * found["voters"] == pytest.approx(line.release.between_two)
+    assert found["noise"] * found["voters"] == pytest.approx(line.event.between_two)
     page = run.public_report.read_text()
     assert (
         f"Of about {found['voters']} held-out voters" in page and "voters, one in ten, were held out" in page
@@ -97,7 +97,7 @@ def squared(release, doing, change):
 
 @given(st.floats(0.02, 6.0), st.sampled_from(["sums", "neighbours"]))
 def test_whatever_a_voter_does_the_figure_covers_it(epsilon, began_as):
-    """Every line of the table in docs/voters.md, by hand; the number may have been told for neighbours."""
+    """Every line of the table in docs/proofs/crowds.md; the number may have been told for neighbours."""
     mu = counts.mu_for(epsilon, 1e-5)
     table = ClassSums(3, 4, 100, max(1.0, 2 * 100 / mu) * (1 + 1e-6))
     released = [
@@ -198,8 +198,8 @@ def test_the_risk_of_single_voters_knows_the_comparison():
     ids = crowd.dataset.private.ids.tolist()
     for row in np.flatnonzero(crowd.held_out)[:40]:
         own, others = 3 * agree[row] - agree[row].sum(), 3 * everything - everything.sum(1, keepdims=True)
-        gone = 1 / number.release.sigma**2 + (own**2).sum() / compared.release.sigma**2
-        furthest = ((others - own) ** 2).sum(1).max() / compared.release.sigma**2
+        gone = 1 / number.event.sigma**2 + (own**2).sum() / compared.event.sigma**2
+        furthest = ((others - own) ** 2).sum(1).max() / compared.event.sigma**2
         assert found.removed[places[ids[row]]] ** 2 == pytest.approx(gone)
         assert found.changed[places[ids[row]]] ** 2 == pytest.approx(furthest)
     mu = counts.mu_for(8.0, 1e-5)
@@ -267,7 +267,7 @@ def test_too_few_voters_for_the_noise_all_vote(tmp_path):
     run = RunDirectory(tmp_path)
     crowd = begun(tmp_path, replace(honest_runs.comparing(tmp_path), epsilon=0.5))
     assert not inputs.compares(run, crowd.choice) and comparison.methods(run) == METHODS
-    assert [line.release.name for line in ledger.releases(run.ledger)] == ["headcount", "sums"]
+    assert [line.event.name for line in ledger.releases(run.ledger)] == ["headcount", "sums"]
     assert "held_out" not in storage.read_json(run.certificate, "certificate")
     found, asked = answers.given(crowd)
     assert students.chosen(Auto(), crowd, found, asked).config == Linear()
@@ -346,7 +346,7 @@ def test_other_students_than_the_compared_ones_are_refused(tmp_path):
     run = RunDirectory(tmp_path / "run")
     shutil.rmtree(run.compared("ridge"))
     shutil.copytree(run.compared("linear"), run.compared("ridge"))
-    with pytest.raises(PateError, match="comparison of other students"):
+    with pytest.raises(PateError, match=r"was asked on something else than .*compared"):
         pipeline.run(honest_runs.comparing(run.root))
     assert any("was asked on" in one or "asked on" in one for one in verify.of_run(run).of("failed"))
 
@@ -356,6 +356,6 @@ def test_a_line_after_a_comparison_is_refused(tmp_path):
     lines = list(ledger.releases(honest_runs.compared().ledger))
     with chain.Writer(run.ledger) as book:
         for line in [*lines, lines[1]._replace(batch=4)]:
-            ledger.append_crowd(book, line)
+            ledger.append(book, line)
     with pytest.raises(PateError, match="does not come there"):
         steps.shown(run)

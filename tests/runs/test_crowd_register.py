@@ -9,13 +9,15 @@ import pytest
 from test_register import MECHANISM, begin, begun, places
 
 from pate_jax.accounting import composition
+from pate_jax.accounting.costs import Tables
 from pate_jax.accounting.exact import counts
 from pate_jax.audit import verify
 from pate_jax.errors import PateError
+from pate_jax.mechanisms.codec import to_dict
 from pate_jax.runs import anchors, chain, ledger, pipeline, plans, register, sums
 from pate_jax.runs.crowds import inputs, release
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.plans import CrowdPlan
+from pate_jax.runs.plans import Plan
 from pate_jax.runs.settings import PartitionChoice, RunConfig
 
 
@@ -47,7 +49,7 @@ def test_two_crowds_add_up_in_squares_of_mu(tmp_path, file):
     mu = counts.mu_for(0.5, 1e-5)
     by_hand = composition.gaussian_epsilon(2**0.5 * mu, 1e-5)
     assert by_hand <= sum_of(file) == pytest.approx(by_hand, rel=1e-5)
-    spent = [line.release for run in runs for line in ledger.releases(run.ledger)]
+    spent = [line.event for run in runs for line in ledger.releases(run.ledger)]
     assert counts.worst(spent, 1e-5) <= sum_of(file)  # what they really released
     for run in runs:
         passed = " ".join(verify.of_run(run).of("passed"))
@@ -66,7 +68,7 @@ def test_a_crowd_and_teachers_add_up_under_one_limit(tmp_path, file):
     (group,) = register.summary(file, None)["groups"]
     limit = register.read(file).limit
     by_hand = sum(one.cost(limit.order).rdp for one in entered) / limit.rdp
-    assert group["share"] == pytest.approx(by_hand) and isinstance(entered[0], CrowdPlan)
+    assert group["share"] == pytest.approx(by_hand) and isinstance(entered[0].events[0], Tables)
     together = sums.together(entered, 1e-5)
     assert max(sums.together([one], 1e-5) for one in entered) < together <= 3.0
     with pytest.raises(PateError, match="would be exceeded"):
@@ -106,22 +108,25 @@ def test_the_lines_of_a_register_with_crowds_are_shown(tmp_path, capsys, file):
     assert "nobody knows whose records its votes are of" in said and "On the same people: 1, 2." in said
 
 
-MADE = CrowdPlan(0.25, "sums", "record")
+MADE = Plan((Tables(0.25, "sums"),), "record")
+TABLES = to_dict(MADE)["events"][0]
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"crowd": None},
-        {"crowd": {**MADE._asdict(), "mu": "1"}},
-        {"crowd": {**MADE._asdict(), "mu": math.inf}},
-        {"crowd": {**MADE._asdict(), "mu": 0.0}},
-        {"crowd": {**MADE._asdict(), "more": 1}},
-        {"crowd": {**MADE._asdict(), "relation": 3}},
-        {**MADE.to_dict(), "teachers": 3},
+        None,
+        {**to_dict(MADE), "events": []},
+        {**to_dict(MADE), "events": [{**TABLES, "name": "crowd"}]},
+        {**to_dict(MADE), "events": [{**TABLES, "mu": "1"}]},
+        {**to_dict(MADE), "events": [{**TABLES, "mu": math.inf}]},
+        {**to_dict(MADE), "events": [{**TABLES, "mu": 0.0}]},
+        {**to_dict(MADE), "events": [{**TABLES, "more": 1}]},
+        {**to_dict(MADE), "relation": 3},
+        {**to_dict(MADE), "teachers": 3},
     ],
 )
 def test_a_plan_that_none_was_entered_with_is_refused(wrong):
-    assert plans.from_json(MADE.to_dict()) == MADE
+    assert plans.from_json(to_dict(MADE)) == MADE
     with pytest.raises(PateError, match="none that a run was ever entered with"):
         plans.from_json(wrong)

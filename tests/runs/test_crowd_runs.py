@@ -52,7 +52,7 @@ def test_the_published_figure_is_the_exact_one_of_the_release_and_within_what_wa
     run = honest_runs.crowd(voters, by)
     statement = accounting.Statement.from_dict(storage.read_json(run.public_statement, "statement"))
     _, line = ledger.releases(run.ledger)
-    exact = counts.epsilon([line.release], 1e-5)  # the number of voters comes free, but for rounding
+    exact = counts.epsilon([line.event], 1e-5)  # the number of voters comes free, but for rounding
     assert 3.999 < exact <= statement.headline.epsilon <= 4.0
     assert statement.relation == by and statement.figures.keys() == {"data_independent"}
     assert json.loads(run.public_statement.read_text()) == json.loads(run.statement.read_text())
@@ -80,7 +80,7 @@ def without(path, out, rows, **columns):
     return out
 
 
-NUMBER = ledger.CrowdLine(1, HeadCount(2.0), "", "", "", None, 2.0, Cost(0.1, 0.0), values="77")
+NUMBER = ledger.Line(1, HeadCount(2.0), "", "", "", None, 2.0, Cost(0.1, 0.0), values="77")
 
 
 def counted(folder, private, voters, by):
@@ -90,7 +90,7 @@ def counted(folder, private, voters, by):
         choice = CrowdChoice(voters, by, seed=3, epsilon=4.0, **honest_runs.NEAR[voters])
         crowd = crowd_stages.begin(run, replace(honest_runs.table(), private=private), choice)
         with chain.Writer(run.ledger) as book:  # a noisy number of voters, the same for both neighbours
-            ledger.append_crowd(book, NUMBER)
+            ledger.append(book, NUMBER)
         table = release.count(crowd)
     return crowd, table, public_side.digest(public_side.read(run.public_side))
 
@@ -167,7 +167,7 @@ def test_a_run_that_is_stopped_at_any_write_goes_on_and_releases_once(tmp_path, 
 def test_noise_is_another_for_another_table_release_number_or_public_side():
     run = honest_runs.crowd("sums")
     _, line = ledger.releases(run.ledger)
-    louder = line._replace(release=replace(line.release, sigma=2 * line.release.sigma))
+    louder = line._replace(event=replace(line.event, sigma=2 * line.event.sigma))
     table = release.load_table(run)
     noise = release.draw(run, line, table) - table
     others = [
@@ -194,13 +194,19 @@ REFUSED = [
     ({"voters": "sums", "epsilon": 0.0}, "epsilon=0.0"),
     ({"voters": "sums", "epsilon": float("inf")}, "epsilon=inf"),
     ({"epsilon": 1.0, "budget_epsilon": 2.0}, "--epsilon 1 and --budget-epsilon 2 are one thing to teachers"),
-    ({"voters": "teachers", "encoder": "numpy:ravel"}, "--encoder numpy:ravel makes the space of a crowd"),
+    (
+        {"voters": "teachers", "data": DataChoice(encoder="numpy:ravel")},
+        "--encoder numpy:ravel makes the space of a crowd",
+    ),
     ({"voters": "teachers", "space": "columns"}, "--space columns makes the space of a crowd"),
     ({"voters": "auto", "steps": 2}, "--steps 2 goes with voters that you choose"),
     ({"voters": "teachers", "steps": 2}, "--steps 2 is for sums"),
     ({"voters": "neighbours", "steps": 2}, "--steps 2 is for --voters sums"),
     ({"voters": "sums", "steps": 21}, "steps=21 must be a whole number from 1 to 20"),
-    ({"voters": "sums", "encoder": "numpy:ravel", "space": "columns"}, "--space columns is another"),
+    (
+        {"voters": "sums", "data": DataChoice(encoder="numpy:ravel"), "space": "columns"},
+        "--space columns is another",
+    ),
     ({"voters": "sums", "space": "pixels"}, "space='pixels' must be one of"),
 ]
 
@@ -257,7 +263,7 @@ def test_a_budget_shows_what_the_release_cost():
     run = honest_runs.crowd("neighbours")
     found, (_, line) = crowd_stages.summary(run), ledger.releases(run.ledger)
     assert found["spent"]["epsilon"] <= 4.0
-    assert found["releases"][1]["release"]["votes"] == line.release.votes
+    assert found["releases"][1]["event"]["votes"] == line.event.votes
 
 
 @pytest.mark.long

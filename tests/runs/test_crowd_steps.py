@@ -39,7 +39,7 @@ def test_a_run_in_steps_stands_every_check(by):
     found = verify.of_run(run, deep=True)
     assert found.of("failed") == [] and found.of("unchecked") == []
     assert verify.of_release(run.release).of("failed") == []
-    assert [line.release.name for line in ledger.releases(run.ledger)] == ["headcount", *["sums"] * 3]
+    assert [line.event.name for line in ledger.releases(run.ledger)] == ["headcount", *["sums"] * 3]
     weights = [public_side.read(run.public_side_of(step))["slope"] for step in (2, 3)]
     assert not np.array_equal(*weights)
 
@@ -49,18 +49,18 @@ def test_all_steps_together_cost_what_was_wished_and_equal_parts_of_it(by):
     run = honest_runs.in_steps(by)
     statement = accounting.Statement.from_dict(storage.read_json(run.public_statement, "statement"))
     assert 7.999 < statement.headline.epsilon <= 8.0
-    mus = [counts.gaussian_mu(line.release) for line in steps.shown(run).tables]
+    mus = [counts.gaussian_mu(line.event) for line in steps.shown(run).tables]
     assert mus == pytest.approx([mus[0]] * 3, rel=1e-6)
     assert math.hypot(*mus) <= counts.mu_for(8.0, 1e-5)
-    assert statement.releases == tuple(line.release for line in ledger.releases(run.ledger))
+    assert statement.releases == tuple(line.event for line in ledger.releases(run.ledger))
 
 
 def test_the_figure_is_that_of_normal_numbers_which_move_by_all_steps():
     """By the two normal laws themselves, for the voter who moves every table as far as one may."""
     run = honest_runs.in_steps()
-    lines = [line.release for line in steps.shown(run).tables]
+    lines = [line.event for line in steps.shown(run).tables]
     mu = math.sqrt(sum((2 * one.length / one.sigma) ** 2 for one in lines))
-    epsilon = counts.worst([line.release for line in ledger.releases(run.ledger)], 1e-5)
+    epsilon = counts.worst([line.event for line in ledger.releases(run.ledger)], 1e-5)
     delta = norm.cdf(-epsilon / mu + mu / 2) - math.exp(epsilon) * norm.cdf(-epsilon / mu - mu / 2)
     assert delta == pytest.approx(1e-5, rel=1e-3)
 
@@ -84,8 +84,8 @@ def test_every_step_has_noise_of_its_own():
     assert len(set(noise_of(run))) == 4
     drawn = []
     for step, line in enumerate(steps.shown(run).tables[1:], 2):
-        noisy = ledger.unpack_table(line.values, line.release.shape)
-        drawn.append((noisy - release.load_table(run, step)).ravel() / line.release.sigma)
+        noisy = ledger.unpack_table(line.values, line.event.shape)
+        drawn.append((noisy - release.load_table(run, step)).ravel() / line.event.sigma)
     assert abs(np.corrcoef(drawn)[0, 1]) < 6 / math.sqrt(len(drawn[0]))
     assert 0.6 < np.std(drawn) < 1.5
 
@@ -227,7 +227,7 @@ def test_lines_that_do_not_follow_each_other_are_refused(tmp_path):
     run = RunDirectory(tmp_path)
     with chain.Writer(run.ledger) as book:
         for line in list(ledger.releases(honest_runs.in_steps().ledger))[:2][::-1]:
-            ledger.append_crowd(book, line)
+            ledger.append(book, line)
     with pytest.raises(PateError, match="does not come there"):
         steps.shown(run)
 

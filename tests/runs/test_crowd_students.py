@@ -1,12 +1,13 @@
 """Which student a crowd has: the classifier of sums where it can be released, or not."""
 
 import shutil
+from dataclasses import replace
 
 import honest_runs
 import numpy as np
 import pytest
 
-from pate_jax.audit import recounts, verify
+from pate_jax.audit import retraining, verify
 from pate_jax.audit.subject import Subject
 from pate_jax.crowd import shares
 from pate_jax.crowd.vectors import vectors
@@ -26,9 +27,9 @@ from pate_jax.system import headcount, storage
 TABLE = honest_runs.table
 
 
-def config(out, student, voters="sums", **more):
+def config(out, student, voters="sums", encoder=None, **more):
     given = {"epsilon": 4.0, "voters": voters, **more}
-    return RunConfig(TABLE(), PartitionChoice(), student=student, out=out, **given)
+    return RunConfig(replace(TABLE(), encoder=encoder), PartitionChoice(), student=student, out=out, **given)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +60,7 @@ def test_it_says_what_the_noisy_sums_say(run):
 def test_sums_are_read_by_the_number_of_voters_as_released_and_planned_by_it_rounded_down(run):
     """Rounded down it may be a tenth too small, and a rare class of two would have no share at all."""
     crowd = opened(run)
-    (line,) = [one for one in ledger.releases(run.ledger) if isinstance(one.release, HeadCount)]
+    (line,) = [one for one in ledger.releases(run.ledger) if isinstance(one.event, HeadCount)]
     number = int(ledger.unpack_table(line.values, (1, 1))[0, 0])
     assert crowd.counted == number and crowd.voting == headcount.coarse(number) <= number
     kept, values = steps.load_noisy(run)
@@ -110,7 +111,7 @@ def test_methods_are_compared_on_answers_of_neighbours_once(tmp_path, monkeypatc
     assert any(f"the student learned by {best} follows from" in one for one in found.of("passed"))
     other = "vat" if best == "ridge" else "ridge"
     storage.write_json(copy.results, "results", {**results, "method": other})
-    again = next(recounts.student_again(Subject(copy)))
+    again = next(retraining.student_of_tables(Subject(copy)))
     assert again.outcome == "unchecked" and f"compared again {best} is better" in again.text
     copy.results.write_bytes(content)
     monkeypatch.setattr("pate_jax.runs.students.choose", None)  # a student that is there is not chosen again

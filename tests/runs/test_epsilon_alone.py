@@ -12,9 +12,11 @@ from commands import call
 
 from pate_jax import accounting
 from pate_jax.accounting import after_count
+from pate_jax.accounting.costs import Tables
 from pate_jax.accounting.exact import counts
 from pate_jax.audit import verify
 from pate_jax.crowd import rehearsal
+from pate_jax.crowd.metric import Metric
 from pate_jax.crowd.roles import assigned
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import GNMax
@@ -22,7 +24,7 @@ from pate_jax.mechanisms.crowds import HeadCount
 from pate_jax.runs import config_file, ledger, pipeline, register, teacher_plan
 from pate_jax.runs.crowds import choice, forecast, release, stages
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.plans import CrowdPlan
+from pate_jax.runs.plans import Plan
 from pate_jax.runs.record import CROWD, PLANNED
 from pate_jax.runs.settings import CrowdChoice, DataChoice, PartitionChoice, RunConfig
 from pate_jax.student import Vat
@@ -78,10 +80,10 @@ def test_it_costs_at_most_what_was_wished_and_stands_every_check(run):
 def test_who_votes_is_chosen_after_the_number_of_voters_and_recorded(run):
     settings = run.record.read()
     first, table = ledger.releases(run.ledger)
-    assert isinstance(first.release, HeadCount)
-    assert settings.crowd.voters == settings.of(PLANNED)["voters"] == table.release.name
+    assert isinstance(first.event, HeadCount)
+    assert settings.crowd.voters == settings.of(PLANNED)["voters"] == table.event.name
     assert set(settings.of(PLANNED)["expected"]) == {"neighbours", "sums"}
-    assert [one["epsilon"] for one in settings.of(PLANNED)["at"]] == [2.0, 4.0, 8.0]
+    assert [one["epsilon"] for one in settings.of(PLANNED)["at"]][-3:] == [2.0, 4.0, 8.0]
 
 
 @pytest.mark.long
@@ -110,7 +112,7 @@ def test_neighbours_are_chosen_where_they_are_more_than_a_deviation_ahead(
     neighbours = sums._replace(accuracy=0.55 + ahead, low=0.5 + ahead, high=0.6 + ahead)
     found = {forecast.Candidate("neighbours"): neighbours, forecast.Candidate("sums"): sums}
     monkeypatch.setattr(choice, "_rehearsed", lambda *_: found)
-    stopped_at(monkeypatch, release, "_charge", config(tmp_path / "run"))
+    stopped_at(monkeypatch, release, "count", config(tmp_path / "run"))
     assert RunDirectory(tmp_path / "run").record.read().crowd.voters == voters
     said = capsys.readouterr().err
     assert ("which are the simplest of those that do about best" in said) == (voters == "sums")
@@ -124,8 +126,8 @@ def test_two_public_inputs_with_labels_choose_nothing():
     truth = np.array([0, 1])
     right = np.eye(2)[truth[roles.judged]]
     found = {
-        forecast.Candidate("neighbours"): rehearsal.judged([[right]], [truth], roles),
-        forecast.Candidate("sums"): rehearsal.judged([[1 - right]], [truth], roles),
+        forecast.Candidate("neighbours"): rehearsal.judged([[right]], [truth], roles, Metric()),
+        forecast.Candidate("sums"): rehearsal.judged([[1 - right]], [truth], roles, Metric()),
     }
     assert [(round(one.low, 1), round(one.high, 1)) for one in found.values()] == [(0.2, 1.0), (0.0, 0.8)]
     assert forecast.best(found).voters == "sums"
@@ -194,17 +196,17 @@ def test_voters_that_were_named_once_are_not_chosen_anew(tmp_path, monkeypatch, 
     pipeline.run(replace(named, voters="auto"))
     run = RunDirectory(tmp_path / "run")
     first, table = ledger.releases(run.ledger)
-    assert table.release.name == voters
-    assert first.release == counts.headcount_for(counts.mu_for(4.0, 1e-5), voters)
+    assert table.event.name == voters
+    assert first.event == counts.headcount_for(counts.mu_for(4.0, 1e-5), voters)
     assert verify.of_run(run).of("failed") == []
 
 
 def test_sums_that_stopped_before_anything_public_stay_sums(tmp_path, monkeypatch):
-    stopped_at(monkeypatch, release, "_charge", config(tmp_path / "run", voters="sums"))
+    stopped_at(monkeypatch, release, "count", config(tmp_path / "run", voters="sums"))
     run = RunDirectory(tmp_path / "run")
     run.public_side.unlink(missing_ok=True)
     pipeline.run(config(tmp_path / "run"))
-    assert [line.release.name for line in ledger.releases(run.ledger)][1:] == ["sums"]
+    assert [line.event.name for line in ledger.releases(run.ledger)][1:] == ["sums"]
 
 
 def test_the_same_command_again_says_the_same_and_charges_nothing(run, tmp_path):
@@ -222,8 +224,8 @@ def test_a_register_holds_a_run_whose_voters_are_still_to_be_chosen(tmp_path):
     (entry,) = register.read(file).entries.values()
     (plan,) = entry.plans
     mu = counts.mu_for(4.0, 1e-5)
-    assert plan.voters == choice.FIRST and plan.covers(CrowdPlan(mu, "sums", ""))
-    assert not CrowdPlan(mu, "sums", "").covers(CrowdPlan(mu, "neighbours", ""))
+    assert plan.events[0].voters == choice.FIRST and plan.covers(Plan((Tables(mu, "sums"),), ""))
+    assert not Plan((Tables(mu, "sums"),), "").covers(Plan((Tables(mu, "neighbours"),), ""))
 
 
 def test_queries_are_asked_of_neighbours_alone(tmp_path):

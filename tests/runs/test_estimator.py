@@ -22,13 +22,15 @@ from test_own_data import STUDENT, people
 
 import pate_jax
 from pate_jax import PateClassifier, PateError, PateWarning, accounting, models
+from pate_jax.accounting.costs import Tables
 from pate_jax.accounting.exact import counts
 from pate_jax.data import Part, Preprocessing
+from pate_jax.errors import SharedInputs
 from pate_jax.mechanisms.crowds import NeighbourCounts
-from pate_jax.runs import anchors, own_data, register, registration, samples, sklearn_base
+from pate_jax.runs import anchors, estimator, own_data, register, registration, samples, sklearn_base
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.plans import CrowdPlan
-from pate_jax.runs.result import Result
+from pate_jax.runs.own_data import Result
+from pate_jax.runs.plans import Plan
 from pate_jax.student import Student
 from pate_jax.system import storage
 
@@ -67,8 +69,10 @@ def asked(monkeypatch, tmp_path):
         root.secret.draw(settings["seed"])
         if isinstance(private.get("inputs"), np.ndarray):
             part = Part(private["inputs"], None, np.arange(len(private["inputs"])).astype(str))
-            spends = CrowdPlan(counts.mu_for(settings["epsilon"], settings["delta"]), "neighbours", "record")
-            dataset = SimpleNamespace(private=part, columns=(), ids_are="rows")
+            spends = Plan(
+                (Tables(counts.mu_for(settings["epsilon"], settings["delta"]), "neighbours"),), "record"
+            )
+            dataset = SimpleNamespace(private=part, columns=(), ids_are="rows", scan=None)
             registration.enter(root, spends, lambda: dataset)
         count = settings["classes"] if isinstance(settings["classes"], int) else len(settings["classes"])
         net = models.build("table", input_shape=(3,), classes=count)
@@ -379,6 +383,19 @@ def test_coincidences_are_declared_by_a_parameter(asked):
         raise PateError(_of_fit("declare that with --equal-rows-are-coincidences", RunDirectory("run")))
     declared(equal_rows_are_coincidences=True).fit(numbers(30, 1), np.arange(30) % 2)
     assert asked[0]["equal_rows_are_coincidences"] is True
+
+
+def test_a_check_finds_what_one_fold_would_be_refused_for_before_any_is_paid_for():
+    X, y = numbers(60, 1), np.arange(60) % 2
+    shared = PateClassifier(classes=[0, 1], X_public=np.vstack([numbers(20, 9), X[:1]]))
+    with pytest.raises(SharedInputs, match=r"^X_public: 1 of 21 inputs are private ones too") as refused:
+        shared.check(X, y)
+    with pytest.raises(SharedInputs, match=r"check.X, y., with all records, finds this"):
+        shared.fit(X[:30], y[:30])
+    declared().check(X, y)
+    assert not registered() and "finds this" not in str(refused.value)
+    left = Path(estimator._scratch().name).rglob("*")
+    assert not [path for path in left if path.is_file() and "private" in path.parts]
 
 
 def test_numbers_and_words_in_either_form():

@@ -131,12 +131,12 @@ def test_a_run_under_a_budget_asks_what_it_affords_and_repeats_cost_nothing(tmp_
     names = ["input-3", *(f"more-{row}" for row in range(30)), "input-7"]
     run = answered(tmp_path, epsilon=3.0, more=votes(32, names, seed=5))
     first, second = ledger.read(run.ledger)
-    assert first.asked == 20 and 0 < second.asked < 30
+    assert first.event.asked == 20 and 0 < second.event.asked < 30
     arrays = storage.read_arrays(run.answers_of(2), "answers")
-    assert (arrays["row_counts"][[0, -1]] == first.given.counts[[3, 7]]).all()
-    assert arrays["row_answered"].sum() == second.asked + 2 and not arrays["row_counts"][-2].any()
+    assert (arrays["row_counts"][[0, -1]] == ledger.given(first).counts[[3, 7]]).all()
+    assert arrays["row_answered"].sum() == second.event.asked + 2 and not arrays["row_counts"][-2].any()
     given = load_answers(run)
-    assert (given.counts == np.concatenate([first.given.counts, second.given.counts])).all()
+    assert (given.counts == np.concatenate([ledger.given(first).counts, ledger.given(second).counts])).all()
     assert given.deviation[0] == pytest.approx(SIGMA / TEACHERS * math.sqrt(3 / 4))
     assert storage.read_json(run.public_statement, "statement")["figures"]["data_independent"]["epsilon"] == 3
     assert verify.of_run(run).of("failed") == []

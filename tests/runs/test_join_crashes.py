@@ -31,9 +31,13 @@ class Study:
                 join.prepare(files.member(self.folder, name, file)[0])
         shutil.copytree(self.folder, self.kept)
 
-    def begin(self):
+    def begin(self, kept=None):
         shutil.rmtree(self.folder)
-        shutil.copytree(self.kept, self.folder)
+        shutil.copytree(kept or self.kept, self.folder)
+
+    def alone(self, fault):
+        """The exit code of north, whom nobody else meets."""
+        return self.forks.ended(self.folder, {"north": fault})["north"]
 
     def vote(self, patience=60.0, **faults):
         """The exit code of each party's command."""
@@ -46,7 +50,7 @@ class Study:
 
     def lines(self, name):
         book = self.folder / f"run-{name}" / "private" / "ledger.jsonl"
-        return [[*entry][4] for entry in chain.read(book)] if book.exists() else []
+        return [entry["kind"] for entry in chain.read(book)] if book.exists() else []
 
     def brought(self, name):
         """The different numbers that a party has brought to the sum."""
@@ -79,6 +83,11 @@ def killed_and_repeated(study, fault, code=-9, patience=60.0):
     again = study.vote()
     if 0 in first or again != [0, 0, 0]:  # who has everybody's signature meets nobody again
         assert opened and {*again} <= {0, 2}
+    assert_one_vote(study, opened)
+
+
+def assert_one_vote(study, opened=()):
+    """One charge, one ballot, one noise, and one result, which some have opened before."""
     for name in files.NAMES:
         assert len(study.brought(name)) <= 1 and study.lines(name).count("charge") == 1
         assert study.lines(name) == LINES[: len(study.lines(name))]
@@ -92,14 +101,35 @@ def test_killed_a_party_repeats_the_vote_with_the_same_numbers(fault, study):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("fault", ["die", "call"])
-def test_killed_at_any_message_or_system_call(fault, study):
+def test_killed_at_any_message(study):
     assert study.vote() == [0, 0, 0]
-    calls, messages = map(int, (study.folder / "north.calls").read_text().split())
-    assert messages > 15 and calls > 50
-    for at in range(1, messages if fault == "die" else calls):
+    messages = int((study.folder / "north.calls").read_text().split()[1])
+    assert messages > 15
+    for at in range(1, messages):
         study.begin()
-        killed_and_repeated(study, {fault: at, "half": at % 2 == 1})
+        killed_and_repeated(study, {"die": at})
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(4))
+def test_killed_at_any_system_call(part, study):
+    """In four parts, which processes share. Until north meets the others, these wait for it alike."""
+    assert study.vote() == [0, 0, 0]
+    calls = int((study.folder / "north.calls").read_text().split()[0])
+    study.begin()
+    assert study.vote(0.5, north={"call": 0}) == [2, -9, 2]
+    waited = shutil.copytree(study.folder, study.folder.with_name(f"waited-{part}"))
+    assert study.alone({"patience": 0.0}) == 2
+    before = int((study.folder / "north.calls").read_text().split()[0])
+    assert 50 < before < calls - 50
+    for at in range(part, before, 4):
+        study.begin(waited)
+        assert study.alone({"patience": 0.0, "call": at, "half": at // 4 % 2 == 1}) == -9
+        assert study.vote() == [0, 0, 0]
+        assert_one_vote(study)
+    for at in range(before - 8 + part, calls, 4):  # giving up, north wrote what it does not where it meets
+        study.begin()
+        killed_and_repeated(study, {"call": at, "half": at // 4 % 2 == 1})
 
 
 @pytest.mark.parametrize(("signal", "code"), [("SIGINT", 130), ("SIGTERM", -15)])

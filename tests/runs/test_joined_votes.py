@@ -19,7 +19,7 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax, GNMax
 from pate_jax.runs import batches
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.parties import union
+from pate_jax.runs.parties import merged_votes
 from pate_jax.system import storage
 
 
@@ -66,7 +66,7 @@ def test_what_is_stated_of_a_party_is_the_worst_change_of_one_owner(owners):
         for file, part in zip(files, parts, strict=True):
             voting.save_votes(file, voting.Votes(part[None], ids=IDS[:1]))
         try:
-            union.join(files, (), "party", Path(folder) / "joined")
+            merged_votes.join(files, (), "party", Path(folder) / "joined")
         except PateError as refused:
             assert "covers an owner's whole vote" in str(refused) and max(map(len, owners)) > 1
             return
@@ -103,7 +103,7 @@ def test_joined_votes_cover_whom_the_certificate_covers(relation, owners, capsys
     ],
 )
 def test_a_certificate_that_does_not_fit_is_refused(changed, said, owners, capsys):
-    storage.write_json(owners / "joined" / "certificate.json", union.KIND, joined(owners) | changed)
+    storage.write_json(owners / "joined" / "certificate.json", merged_votes.KIND, joined(owners) | changed)
     assert answered(owners, "--relation", "record") == 2
     assert said in capsys.readouterr().err
 

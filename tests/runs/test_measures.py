@@ -68,6 +68,7 @@ def test_averages_are_those_of_scikit_learn():
 def test_a_calibrated_student_is_called_so_and_others_are_not():
     exact, sure = (measures.measures(measures.judged(*drawn(4000, 3, factor=f), 1)) for f in (1.0, 2.0))
     assert exact["calibration_error"] < 0.03 and sure["calibration_error"] > 0.06
+    assert abs(exact["calibration_luck"] - exact["calibration_error"]) < 0.012 < sure["calibration_error"]
     for name, best in (("slope", 1), ("intercept", 0)):
         assert exact[name][1] < best < exact[name][2]
     assert sure["slope"][2] < 0.7
@@ -119,9 +120,11 @@ def test_what_cannot_be_judged_is_refused_by_name():
         pate_jax.PateError, match="--positive maybe must be one of two classes; they are no, yes"
     ):
         measured.check(data, "maybe", None)
-    with pytest.raises(pate_jax.PateError, match="--by-group age must be a column of categories or codes"):
-        measured.check(data, None, "age")
     measured.check(data, "yes", "sex")
+    measured.check(data, None, "age")  # of two public values
+    data.public.inputs[:, 2] = np.arange(400)
+    with pytest.raises(pate_jax.PateError, match=r"--by-group age .* at most 12 values .*: sex$"):
+        measured.check(data, None, "age")
 
 
 def test_an_outcome_that_never_happens_is_no_error():

@@ -11,8 +11,8 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax
 from pate_jax.runs import batches
 from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.parties import merged_votes
 from pate_jax.runs.parties import owners as certificates
-from pate_jax.runs.parties import union
 from pate_jax.system import storage
 from pate_jax.voting.merge import merge
 
@@ -44,13 +44,13 @@ def owners(tmp_path):
 
 
 def identify(folder, place, salt="salt.txt", by="record"):
-    private = union.Private(folder / f"{place}.csv", by, "patient", "nurse")
-    union.identify(folder / f"{place}.npz", private, salt=folder / salt, out=folder / f"{place}.ids")
+    private = merged_votes.Private(folder / f"{place}.csv", by, "patient", "nurse")
+    merged_votes.identify(folder / f"{place}.npz", private, salt=folder / salt, out=folder / f"{place}.ids")
 
 
 def joined(folder, files=(0, 1, 2), ids=(0, 1, 2), relation="record"):
     named, shown = [folder / f"{place}.npz" for place in files], [folder / f"{place}.ids" for place in ids]
-    return union.join(named, shown, relation, folder / "joined")
+    return merged_votes.join(named, shown, relation, folder / "joined")
 
 
 def test_the_commands_do_it(owners, capsys, monkeypatch):
@@ -136,17 +136,17 @@ def test_a_run_knows_whose_ids_are_meant(tmp_path):
     run = honest_runs.whole(7)
     fingerprints.new_salt(tmp_path / "salt")
     given = {"salt": tmp_path / "salt", "out": tmp_path / "ids"}
-    found = union.identify(run.root, union.Private(), **given)
+    found = merged_votes.identify(run.root, merged_votes.Private(), **given)
     assert (found.by, len(found.digests)) == ("user", 40)
     assert found.votes == storage.digest(voting.load_votes(run.votes).votes)
     with pytest.raises(PateError, match="leave out --private"):
-        union.identify(run.root, union.Private(tmp_path / "x.csv"), **given)
+        merged_votes.identify(run.root, merged_votes.Private(tmp_path / "x.csv"), **given)
 
 
 def test_ids_that_are_row_numbers_cover_contents_alone(owners):
     """Of such a run a removed record moves the votes of many teachers, so its file of ids says so."""
     run, given = honest_runs.without_ids(), {"salt": owners / "salt.txt", "out": owners / "1.ids"}
-    assert union.identify(run.root, union.Private(), **given).by == "contents"
+    assert merged_votes.identify(run.root, merged_votes.Private(), **given).by == "contents"
     fingerprints.save(
         owners / "1.ids", fingerprints.load(owners / "1.ids")._replace(votes=_digest(owners, 1))
     )
@@ -281,9 +281,9 @@ def test_a_folder_of_other_votes_is_not_overwritten(owners):
     ],
 )
 def test_ids_that_cannot_be_digested_are_refused(file, by, columns, salt, said, owners):
-    private = union.Private(file and owners / file, by, **columns)
+    private = merged_votes.Private(file and owners / file, by, **columns)
     with pytest.raises(PateError) as refused:
-        union.identify(owners / "0.npz", private, salt=owners / salt, out=owners / "x")
+        merged_votes.identify(owners / "0.npz", private, salt=owners / salt, out=owners / "x")
     assert said in str(refused.value) and not (owners / "x").exists()
 
 

@@ -49,7 +49,7 @@ def test_all_parties_end_with_the_same(voted):
     tables = [ledger.read(RunDirectory(folder / f"run-{name}").ledger).table for name in files.NAMES]
     assert all(np.array_equal(table, tables[0]) for table in tables)
     assert len({one.model_card_line() for one in found.values()}) == 1
-    assert [[*entry][4] for entry in lines(folder, "east")] == ["charge", "begun", "opened"]
+    assert [entry["kind"] for entry in lines(folder, "east")] == ["charge", "begun", "opened"]
 
 
 def test_what_is_opened_is_everybodys_votes_and_noise(voted):
@@ -69,7 +69,7 @@ def test_the_figures_are_the_accountants(voted):
     wanted = accounting.audiences(party.vote, party.agreement.delta)
     assert found["east"].audiences == wanted and found["east"].worst.name == "one party"
     assert max(one.epsilon for one in wanted) <= 8.0
-    assert lines(folder, "east")[0]["charge"]["audiences"] == {one.name: one.epsilon for one in wanted}
+    assert lines(folder, "east")[0]["audiences"] == {one.name: one.epsilon for one in wanted}
 
 
 def test_a_repeated_command_sends_nothing_and_charges_nothing(voted):
@@ -150,7 +150,7 @@ def test_a_stopped_vote_goes_on_with_the_same_noise_and_is_charged_once(at, kind
     first = files.vote(folder, file, table_opener=lambda table: stopping(table, "north", at))
     assert all(isinstance(one, BaseException) for one in first.values())
     before = lines(folder, "north")
-    assert [[*entry][4] for entry in before] == kinds
+    assert [entry["kind"] for entry in before] == kinds
     again = files.vote(folder, file)
     assert not refused(again), again
     assert lines(folder, "north")[: len(before)] == before and len(lines(folder, "north")) == 3
@@ -175,8 +175,7 @@ def test_fresh_noise_in_a_begun_vote_is_refused_by_all(tmp_path):
         chain.head_path(book).unlink()
         with chain.Writer(book) as writer:
             for entry in kept:
-                kind = "charge" if "charge" in entry else "begun"
-                writer.append({"schema": ledger.SCHEMA, kind: entry[kind]})
+                writer.append({k: v for k, v in entry.items() if k not in chain.OF_THE_CHAIN})
     for name in files.NAMES:  # nothing was published by then
         shutil.rmtree(folder / f"run-{name}" / "release")
     own = {"run-north": "lost", "north.key.votes": "lost.votes"}
@@ -186,7 +185,8 @@ def test_fresh_noise_in_a_begun_vote_is_refused_by_all(tmp_path):
     assert "north brings another ballot or other noise" in refused(again)
     assert all(isinstance(one, BaseException) for one in again.values())
     for name, moved in own.items():
-        (folder / name).rename(folder / f"new-{name}")
+        if (folder / name).exists():  # whether north came so far depends on who was refused first
+            (folder / name).rename(folder / f"new-{name}")
         (folder / moved).rename(folder / name)
     assert files.vote(folder, file)["west"] == found["west"]
 
@@ -269,11 +269,11 @@ def test_what_a_keys_votes_cost_together_is_said(tmp_path):
     assert "epsilon" not in claims.warning([user], second, 1e-5)
 
 
-@pytest.mark.parametrize("claim", [None, {"agreement": "0" * 64}, {"name": "east"}])
+@pytest.mark.parametrize("claim", [{"kind": None}, {"agreement": "0" * 64}, {"name": "east"}])
 def test_a_line_that_is_no_claim_is_refused(claim, tmp_path):
     with chain.Writer(tmp_path / "ledger.jsonl") as writer:
-        writer.append({"schema": ledger.SCHEMA, "claim": claim})
-    with pytest.raises(PateError, match="names no vote of this key: restore the file"):
+        writer.append({"kind": "claim", **claim})
+    with pytest.raises(PateError, match=r"line 1 of .*ledger.jsonl (has kind|takes)"):
         claims.read(tmp_path / "ledger.jsonl")
 
 
@@ -407,7 +407,7 @@ def test_a_register_adds_votes_up_and_refuses_one_too_many(tmp_path):
             join.join(party, key, opener, book)
     assert met == [1] and not (folder / "out-2" / "private" / "ledger.jsonl").exists()
     (entered,) = register.summary(book, None)["runs"]
-    assert entered["plan"]["party"]["relation"] == "record" and 2 < entered["epsilon"] < 2.5
+    assert entered["plan"]["relation"] == "record" and 2 < entered["epsilon"] < 2.5
     for path in (book, chain.head_path(book)):
         path.unlink()
     party, key = files.member(folder, "east", folder / "vote-1.toml", run="out-1")
@@ -566,8 +566,8 @@ def test_a_party_that_missed_the_end_takes_the_result_from_another(voted):
     book.unlink()
     chain.head_path(book).unlink()
     with chain.Writer(book) as writer:
-        for kind, entry in zip(("charge", "begun"), kept, strict=True):
-            writer.append({"schema": ledger.SCHEMA, kind: entry[kind]})
+        for entry in kept:
+            writer.append({k: v for k, v in entry.items() if k not in chain.OF_THE_CHAIN})
     (run.root / "transcript.json").unlink()
     party, _ = files.member(folder, "north", file)
     assert join.receive(party, folder / "run-east" / "transcript.json") == found["north"]

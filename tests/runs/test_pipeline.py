@@ -2,7 +2,9 @@
 
 import json
 import shutil
+from dataclasses import replace
 
+import honest_runs
 import numpy as np
 import pytest
 
@@ -14,34 +16,31 @@ from pate_jax.runs import batches, ledger, pipeline, streams
 from pate_jax.runs.answers import load_answers
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release import check
-from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig, to_settings
-from pate_jax.student import Auto, Student, Supervised
+from pate_jax.runs.settings import DataChoice, PartitionChoice, to_settings
+from pate_jax.student import Auto, Student
 from pate_jax.system import storage
 
+SEED, CHANCE = 7, (3.0, 3.0, 1.5)
 
-def tiny(out, seed=3, **changes):
-    settings = {
-        "data": DataChoice("strokes", records=90),
-        "partition": PartitionChoice(teachers=5, seed=seed),
-        "teacher": TeacherConfig(net="mlp", epochs=1, min_steps=4, devices=1),
-        "student": Supervised(net="mlp", steps=12),
-        "queries": 21,
-        "mechanism": ConfidentDiscreteGaussian(1.0, 3.0, 2.0),
-        "out": out,
-    }
-    return RunConfig(**{**settings, **changes})
+
+def tiny(out, seed=SEED, **changes):
+    return honest_runs.by_teachers(out, seed, **changes)
+
+
+def copied(folder, seed):
+    """A run that may be changed, and its results."""
+    shutil.copytree(honest_runs.whole(seed).root, folder / "run")
+    return RunDirectory(folder / "run"), pipeline.run(tiny(folder / "run", seed))
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    out = tmp_path_factory.mktemp("runs") / "run"
-    return RunDirectory(out), pipeline.run(tiny(out))
+    return copied(tmp_path_factory.mktemp("seeded"), SEED)
 
 
 @pytest.fixture(scope="module")
 def private(tmp_path_factory):
-    out = tmp_path_factory.mktemp("runs") / "private"
-    return RunDirectory(out), pipeline.run(tiny(out, seed=None))
+    return copied(tmp_path_factory.mktemp("private"), None)
 
 
 def files_of(folder):
@@ -54,8 +53,8 @@ def test_results_hold_together(finished):
     run, results = finished
     votes = storage.read_arrays(run.votes, "votes")
     answers = load_answers(run)
-    assert results["teachers"] == 5 and results["queries"] == 21
-    assert votes["votes"].shape == (21, 10) and (votes["votes"].sum(1) == 5).all()
+    assert results["teachers"] == 6 and results["queries"] == 18
+    assert votes["votes"].shape == (18, 3) and (votes["votes"].sum(1) == 6).all()
     assert results["answered"] == answers.answered.sum() > 0
     assert ((answers.labels == -1) == ~answers.answered).all()
     figures = results["statement"]["figures"]
@@ -69,10 +68,10 @@ def test_the_ledger_has_the_answers(finished):
     run, _ = finished
     (line,) = ledger.read(run.ledger)
     answers = load_answers(run)
-    labels, answered = ledger.unpack(line.answers)
+    labels, answered = ledger.unpack(line.values)
     assert labels.tolist() == answers.labels.tolist()
     assert answered.tolist() == answers.answered.tolist()
-    assert line.asked == 21
+    assert line.event.asked == 18
 
 
 @pytest.mark.long
@@ -86,14 +85,14 @@ def test_a_second_call_repeats_nothing(finished):
 
 def test_a_changed_setting_is_refused_by_name(finished):
     run, _ = finished
-    with pytest.raises(PateError, match="queries=21, not 22"):
+    with pytest.raises(PateError, match="queries=18, not 22"):
         pipeline.run(tiny(run.root, queries=22))
-    with pytest.raises(PateError, match="teachers=5, not 4"):
-        pipeline.run(tiny(run.root, partition=PartitionChoice(teachers=4, seed=3)))
-    with pytest.raises(PateError, match="seed=3, not None"):
-        pipeline.run(tiny(run.root, partition=PartitionChoice(teachers=5)))
-    with pytest.raises(PateError, match=r"sigma=2\.0, not 0\.75"):
-        pipeline.run(tiny(run.root, mechanism=ConfidentDiscreteGaussian(1.0, 3.0, 0.75)))
+    with pytest.raises(PateError, match="teachers=6, not 4"):
+        pipeline.run(tiny(run.root, partition=PartitionChoice(teachers=4, by="user", seed=SEED)))
+    with pytest.raises(PateError, match="seed=7, not None"):
+        pipeline.run(tiny(run.root, partition=PartitionChoice(teachers=6, by="user")))
+    with pytest.raises(PateError, match=r"sigma=1\.5, not 0\.75"):
+        pipeline.run(tiny(run.root, mechanism=ConfidentDiscreteGaussian(3.0, 3.0, 0.75)))
 
 
 @pytest.mark.long
@@ -119,7 +118,7 @@ def test_a_lost_answers_file_comes_back_from_the_ledger_without_a_new_charge(fin
     run, _ = finished
     before = run.answers.read_bytes()
     run.answers.unlink()
-    batches.answer(run, ConfidentDiscreteGaussian(1.0, 3.0, 2.0))
+    batches.answer(run, ConfidentDiscreteGaussian(*CHANCE))
     assert run.answers.read_bytes() == before
     assert len(ledger.read(run.ledger)) == 1
 
@@ -130,7 +129,7 @@ def test_other_votes_are_not_answered_in_a_run_that_has_answered(private):
     votes = storage.read_arrays(run.votes, "votes")
     storage.write_arrays(run.votes, "votes", {"votes": np.roll(votes["votes"], 1, axis=0)})
     with pytest.raises(PateError, match="has answered other votes"):
-        batches.answer(run, ConfidentDiscreteGaussian(1.0, 3.0, 2.0))
+        batches.answer(run, ConfidentDiscreteGaussian(*CHANCE))
     storage.write_bytes(run.votes, kept)
 
 
@@ -158,7 +157,8 @@ def test_private_runs_draw_fresh_noise(private, tmp_path):
     other = RunDirectory(tmp_path / "other")
     other.secret.draw(None)
     votes = np.full((400, 10), 5)
-    line = ledger.read(run.ledger)[0]._replace(mechanism=DiscreteGaussianMax(3.0))
+    line = ledger.read(run.ledger)[0]
+    line = line._replace(event=replace(line.event, mechanism=DiscreteGaussianMax(3.0)))
     first, second = (np.asarray(batches.draw(each, line, votes).labels) for each in (run, other))
     assert 0.02 < (first == second).mean() < 0.25  # one in ten by chance
 
@@ -170,7 +170,8 @@ def test_the_release_holds_only_what_may_leave(private):
     assert set(published["figures"]) == {"data_independent"}
     text = " ".join(path.read_text() for path in run.release.rglob("*.*") if path.suffix != ".npz")
     exact = results["statement"]["figures"]["exact"]["epsilon"]
-    for secret in (f"{exact:.4f}", str(run.root), "strokes-private", run.secret.derive("partition").hex()):
+    key = run.secret.derive("partition").hex()
+    for secret in (f"{exact:.4f}", str(run.root), "private-entry", "patient-", key):
         assert secret not in text
     assert Student.load(run.student).accuracy  # it can be served from there
 
@@ -199,7 +200,7 @@ def test_the_audit_finds_teachers_among_the_parameters(private, tmp_path):
     shutil.copytree(run.release, folder)
     arrays = storage.read_arrays(folder / "student" / "parameters.npz", "student-parameters")
     name = next(iter(arrays))
-    stacked = {**arrays, name: np.stack([arrays[name]] * 5)}
+    stacked = {**arrays, name: np.stack([arrays[name]] * 6)}
     storage.write_arrays(folder / "student" / "parameters.npz", "student-parameters", stacked)
     assert any(name in finding for finding in check.audit(folder))
 

@@ -1,20 +1,29 @@
 """What public labels alone teach is said before anything is spent, and beside the student in the end."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn import metrics
 
 import pate_jax
+from pate_jax.audit import verify
 from pate_jax.data import Part
+from pate_jax.data.columns import Column
 from pate_jax.data.dataset import Dataset, Preprocessing
-from pate_jax.runs import public_labels
-from pate_jax.runs.report import bought, seen
+from pate_jax.ensemble import TeacherConfig
+from pate_jax.mechanisms import DiscreteGaussianMax
+from pate_jax.runs import pipeline, public_labels
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.report import measures_page, seen
 from pate_jax.runs.report.seen import Seen
+from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
+from pate_jax.student import Linear, Ridge, Student, labelled
 from pate_jax.sweep.compare import Draw, Ground
 from pate_jax.sweep.compare.references import PUBLIC_LABELS
 
-NAMES = [bought.FREQUENT, bought.ALONE, bought.THIS]
+NAMES = [measures_page.FREQUENT, measures_page.ALONE, measures_page.THIS]
 
 
 def part(rows, seed, labelled=True):
@@ -62,9 +71,26 @@ def test_where_public_labels_teach_nothing_nothing_is_said(change):
     assert public_labels.sentence(data) is None
     sure = np.tile([0.9, 0.1], (500, 1))
     rows = public_labels.bought(Seen("test", data.test, sure), data)
-    assert [row["name"] for row in rows] == [bought.FREQUENT, bought.THIS]
-    assert rows[0]["lead"] == [0, 0, 0] and "not surely better" in bought.verdict(rows)
+    assert [row["name"] for row in rows] == [measures_page.FREQUENT, measures_page.THIS]
+    assert rows[0]["lead"] == [0, 0, 0] and "not surely better" in measures_page.verdict(rows)
     assert public_labels.bought(Seen("public", data.public, sure), data) == []
+
+
+def test_a_column_that_tells_the_outcome_is_asked_about_by_public_rows_alone():
+    random, data = np.random.default_rng(5), dataset()
+    labels = data.public.labels
+    months = (40 - 30 * labels + random.normal(size=400) * 8).astype(np.float32)  # the ill are followed less
+    words = np.eye(3, dtype=np.float32)[np.where(random.random(400) < 0.95, labels, 2)]
+    rows = np.concatenate([months[:, None], data.public.inputs[:, 1:2], words], 1)
+    columns = (Column("followup"), Column("age"), Column("left", ("home", "ward", "dead")))
+    told = replace(data, public=data.public._replace(inputs=rows), columns=columns)
+    area = metrics.roc_auc_score(labels, -months)
+    first, second = public_labels.telltale(told)
+    assert (
+        f"'followup' alone tells the labels of public rows (AUROC {area:.2f})" in first and "'left'" in second
+    )
+    assert public_labels.telltale(replace(told, private=part(50, 9), test=part(500, 8))) == [first, second]
+    assert public_labels.telltale(replace(told, public=told.public._replace(labels=None))) == []
 
 
 def test_the_student_stands_beside_what_costs_nothing():
@@ -75,12 +101,12 @@ def test_the_student_stands_beside_what_costs_nothing():
     alone = least_squares(data.public, data.test) == truth
     assert [row["name"] for row in rows] == NAMES and rows[2]["right"] == 500
     assert rows[0]["right"] == np.sum(truth == 0) and abs(rows[1]["right"] - alone.sum()) <= 5
-    assert bought.verdict(rows) == (
+    assert measures_page.verdict(rows) == (
         f"Public labels alone are right on {rows[1]['right'] / 500:.1%}: the private records bought "
         f"{100 * (500 - rows[1]['right']) / 500:.1f} points."
     )
     worse = public_labels.bought(Seen("test", data.test, perfect[:, ::-1]), data)
-    assert "the private records bought nothing" in bought.verdict(worse)
+    assert "the private records bought nothing" in measures_page.verdict(worse)
 
 
 def test_a_lead_has_the_interval_of_pairs():
@@ -96,6 +122,51 @@ def test_a_lead_has_the_interval_of_pairs():
 def test_compare_has_public_labels_among_the_methods():
     found = PUBLIC_LABELS.learn(Ground(dataset()), Draw(1.0))
     assert found.epsilon == 0
-    assert np.mean(found.labels == least_squares(dataset().public, dataset().test)) > 0.98
+    assert np.mean(found.said.argmax(1) == least_squares(dataset().public, dataset().test)) > 0.98
     with pytest.raises(pate_jax.PateError, match="no table with labels"):
         PUBLIC_LABELS.learn(Ground(dataset(labelled=False)), Draw(1.0))
+
+
+def files(folder):
+    """A table whose public part has labels, as files of the user's own."""
+    found = {}
+    for seed, name in enumerate(("private", "public", "test")):
+        rows = part(300 if name == "private" else 120, 20 + seed)
+        ids = np.random.default_rng(seed).permutation(rows.ids)  # which do not count up
+        found[name] = folder / f"{name}.npz"
+        np.savez(found[name], inputs=rows.inputs, labels=rows.labels, ids=ids)
+    return found
+
+
+VOTERS = {
+    "sums": {"partition": PartitionChoice(seed=1), "voters": "sums", "epsilon": 1.0, "student": Linear()},
+    "teachers": {
+        "partition": PartitionChoice(10, seed=1),
+        "teacher": TeacherConfig(net="linear"),
+        "queries": 20,
+        "student": Ridge(),
+        "mechanism": DiscreteGaussianMax(2.0),
+    },
+}
+
+
+@pytest.mark.parametrize("voters", ["sums", pytest.param("teachers", marks=pytest.mark.long)])
+def test_a_student_learns_from_public_labels_where_its_owner_says_so(tmp_path, voters):
+    data = DataChoice(**files(tmp_path))
+    config = RunConfig(data, out=tmp_path / "a", register=Path("none"), **VOTERS[voters])
+    plain = pipeline.run(config)
+    assert "learned_from_public_labels" not in plain
+    with pytest.raises(pate_jax.PateError, match="has a student that did not: choose another --out"):
+        pipeline.run(replace(config, learn_from_public_labels=True))
+    told = replace(config, learn_from_public_labels=True, out=tmp_path / "b")
+    found = pipeline.run(told)
+    assert found["learned_from_public_labels"] and pipeline.run(told) == found
+    before, after = (Student.load(tmp_path / name) for name in "ab")
+    public = np.load(data.public)
+    again = labelled.learned(before, public["inputs"], public["labels"]).student
+    assert np.allclose(after(public["inputs"]), again(public["inputs"]), atol=1e-4)
+    assert "public inputs, their labels and" in (tmp_path / "b/release/student/MODEL_CARD.md").read_text()
+    checked = verify.of_run(RunDirectory(tmp_path / "b"), deep=True)
+    assert not checked.of("failed") and any("the student follows" in one for one in checked.of("passed"))
+    with pytest.raises(pate_jax.PateError, match="labelled"):
+        pipeline.run(replace(told, learn_from_public_labels=False))

@@ -208,7 +208,7 @@ def test_images_that_may_not_go_out_are_learned_by_a_net():
 
 
 def test_data_sets_by_name_are_shown_as_they_are():
-    assert data.load("strokes", size=20).show_public
+    assert data.load("strokes", size=20, public_size=5, test_size=5).show_public
     assert not honest_runs_dataset().show_public
     body = {"kind": "table", "shown": True, "answered": 1, "asked": [{"record": []}], "unsure": []}
     assert sheet.released(body) == body and sheet.released(None) is None

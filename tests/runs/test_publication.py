@@ -14,7 +14,7 @@ import test_stable_runs
 from pate_jax import voting
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax
-from pate_jax.runs import batches, chain, stages
+from pate_jax.runs import batches, chain, driver, stages
 from pate_jax.runs.baselines import tasks, training
 from pate_jax.runs.crowds import inputs as crowds
 from pate_jax.runs.crowds import release
@@ -53,7 +53,7 @@ def counted(run):
 
 
 def trained(run):
-    training.charge(run, tasks.opened(run))
+    driver.release(tasks.Steps(run, tasks.opened(run)))
 
 
 def chosen(run):

@@ -13,7 +13,7 @@ from pate_jax import accounting
 from pate_jax.accounting import trade_off
 from pate_jax.mechanisms import ConfidentDiscreteGaussian
 from pate_jax.runs.report import run_pages
-from pate_jax.runs.report.summary import summary
+from pate_jax.runs.report.run_pages import summary
 
 RESULTS = {
     "run_dir": "runs/x",

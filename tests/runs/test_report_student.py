@@ -14,11 +14,11 @@ from pate_jax.data import Part, readable
 from pate_jax.data.archives import adult
 from pate_jax.data.columns import Column, encode
 from pate_jax.errors import PateError
-from pate_jax.runs import stages
+from pate_jax.runs import results, stages
 from pate_jax.runs.crowds import stages as crowd_stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release import check, traces
-from pate_jax.runs.report import sections, seen, sheet, summary, words
+from pate_jax.runs.report import run_pages, sections, seen, sheet, words
 from pate_jax.system import storage
 
 RUNS = {"teachers": honest_runs.whole, "sums": lambda: honest_runs.crowd("sums")}
@@ -130,7 +130,7 @@ def test_a_released_page_shows_the_student_and_passes_every_check(kind):
     assert check.audit(run.release) == []
     assert words.accuracy(facts) in text and facts["seen"]["classes"][0]["name"] in text
     assert "Which classes it gets wrong" in text and "What was asked" in text
-    kept = storage.read_json(run.sheet, stages.SHEET)
+    kept = storage.read_json(run.sheet, results.SHEET)
     assert 0 < len(kept["asked"]) + len(kept["unsure"]) <= traces.MOST
     for title in ("How the student was chosen", "What more or less"):
         assert title not in text
@@ -153,7 +153,7 @@ def test_the_pages_of_a_finished_run_are_written_again_byte_for_byte(kind, tmp_p
 @pytest.mark.parametrize("kind", RUNS)
 def test_the_sheet_holds_public_inputs_with_their_own_answers(kind):
     run = RUNS[kind]()
-    kept = storage.read_json(run.sheet, stages.SHEET)
+    kept = storage.read_json(run.sheet, results.SHEET)
     with np.load(honest_runs.table().public, allow_pickle=False) as file:
         rows = zip(file["inputs"], file["labels"], strict=True)
         known = {tuple(f"{number:.3g}" for number in row): str(label) for row, label in rows}
@@ -253,7 +253,7 @@ def test_what_other_budgets_would_give_and_how_the_student_was_chosen_are_shown_
 def test_the_terminal_says_the_publishable_figure_first_and_no_sensitive_one(kind):
     run = RUNS[kind]()
     statement = Statement.from_dict(storage.read_json(run.statement, "statement"))
-    said = summary.summary(storage.read_json(run.results, "results"), statement)
+    said = run_pages.summary(storage.read_json(run.results, "results"), statement)
     assert said.startswith(f"Publishable: {words.headline(statement)}.")
     assert "sensitive" not in said and "without noise" not in said
     for name, figure in statement.figures.items():

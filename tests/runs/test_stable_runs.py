@@ -14,12 +14,11 @@ from pate_jax.audit import verify
 from pate_jax.audit.attacks import every, risk
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.stable import StableAnswers
-from pate_jax.runs import batches, budget, ledger, register, registration, reservation, stages, streams, sums
+from pate_jax.runs import batches, budget, ledger, pipeline, register, registration, stages, streams, sums
 from pate_jax.runs.config_file import expanded, text
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import RunConfig
-from pate_jax.runs.stable_choice import StableChoice
-from pate_jax.runs.thresholds import check_threshold, threshold_warning
+from pate_jax.runs.thresholds import StableChoice, check_threshold, threshold_warning
 from pate_jax.student import Ridge
 from pate_jax.sweep.grid import Grid
 from pate_jax.system import storage
@@ -69,12 +68,12 @@ def faults(run):
 
 
 def given(run):
-    return " ".join(line.answers for line in ledger.lines(run.ledger)).split()
+    return " ".join(line.values for line in ledger.lines(run.ledger)).split()
 
 
 def test_a_list_is_charged_once_ends_at_its_cutoff_and_stays_ended(ended):
     lines = ledger.read(ended.ledger)
-    assert [line.asked for line in lines] == [9, 4]
+    assert [line.event.asked for line in lines] == [9, 4]
     assert given(ended) == [("-" if row in HOPELESS else "0") for row in range(13)]
     assert lines[0].cost.rdp == pytest.approx(2.0, rel=1e-3)
     assert lines[0].cost.slack > LIST.cutoff * stable.false_answer(LIST)
@@ -151,7 +150,7 @@ def test_a_register_adds_a_list_to_other_runs(tmp_path):
     register.begin(file)
     with run.writing():
         batches.adopt(run, batch_of(1), None, relation="record")
-        reservation.before_answers(run, file, LIST, None, None)
+        pipeline.before_answers(run, file, LIST, None, None)
         batches.answer(run, LIST)
     copy = RunDirectory(shutil.copytree(run.root, tmp_path / "copy"))
     with run.writing():
@@ -160,7 +159,7 @@ def test_a_register_adds_a_list_to_other_runs(tmp_path):
     assert [finding.outcome for finding in registration.examined(run, None)] == ["passed", "passed"]
     (entry,) = register.read(file).entries.values()
     (plan,) = entry.plans
-    assert plan.queries == stable.MOST_QUERIES
+    assert plan.events[0].asked == stable.MOST_QUERIES
     assert stable.epsilon(LIST, DELTA) * 0.9 < sums.together([plan], 1e-3) < 2.01
     with copy.writing():  # the run has gone on, so its copy cannot
         batches.adopt(copy, batch_of(3), None, more=True)
@@ -175,9 +174,9 @@ def test_a_list_whose_cutoff_is_changed_before_it_is_asked_counts_as_it_is_asked
     with run.writing():
         batches.adopt(run, batch_of(1), None, relation="record")
         for mechanism in (LIST, StableAnswers(42, 3.0, 1), LIST):
-            reservation.before_answers(run, file, mechanism, None, None)
+            pipeline.before_answers(run, file, mechanism, None, None)
     (entry,) = register.read(file).entries.values()
-    assert [plan.mechanism.cutoff for plan in entry.plans] == [LIST.cutoff]
+    assert [plan.events[0].mechanism.cutoff for plan in entry.plans] == [LIST.cutoff]
 
 
 @pytest.mark.parametrize(("scale", "cutoff"), [(2.0, 1), (3.0, 2), (6.0, 3)])
@@ -243,7 +242,7 @@ def test_copies_that_ask_different_inputs_next_share_no_query_noise(tmp_path):
         batches.answer(second, LIST)
     lines = [ledger.read(run.ledger)[1] for run in (first, second)]
     assert lines[0].noise != lines[1].noise
-    assert lines[0].votes == lines[1].votes
+    assert lines[0].exact == lines[1].exact
 
 
 def test_a_student_and_the_pages_of_a_list_that_ended(ended, tmp_path):
@@ -267,6 +266,6 @@ def test_commands_choose_threshold_and_scale_by_epsilon(tmp_path, capsys):
     where = ("--out", tmp_path / "run", "--relation", "record", "--budget-epsilon", 2)
     assert call("aggregate", tmp_path / "votes.npz", *where, "stable-answers", "--cutoff", 2) == 0
     (line,) = ledger.read(RunDirectory(tmp_path / "run").ledger)
-    assert line.mechanism == stable.calibrate(2.0, DELTA, cutoff=2)
+    assert line.event.mechanism == stable.calibrate(2.0, DELTA, cutoff=2)
     assert call("budget", tmp_path / "run") == 0
     assert "until 1 more are unanswered" in capsys.readouterr().out

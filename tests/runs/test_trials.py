@@ -20,7 +20,7 @@ from pate_jax import PateClassifier, voting
 from pate_jax.audit import verify
 from pate_jax.data import frames, from_files, inspection, raw, tables, trial, trial_mark
 from pate_jax.errors import PateWarning
-from pate_jax.runs import trials
+from pate_jax.runs import publication
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.system import storage
 
@@ -28,7 +28,7 @@ ROWS = 160
 OFFERS = re.compile(
     r"hand(ed)? (it )?over[^:]*release|publishable:|may be published|may leave|one to hand over", re.I
 )
-STUDENT = ("--student.method", "supervised", "--student.steps", 4)
+STUDENT = ("--student.method", "ridge")
 NAMED = ("--label-column", "sick", "--id-column", "key")
 KINDS = {
     "teachers": ("run", "--teachers", 5, "--net", "linear", "--queries", 6, *STUDENT, "gnmax", "--sigma", 3),
@@ -128,7 +128,7 @@ def test_a_run_that_is_no_trial_says_nothing_of_it(tmp_path):
         )
     said, last = ran(*KINDS["sums"], *files(tmp_path), *NAMED, "--out", tmp_path / "run")
     assert trial_mark.SENTENCE not in said and "\nHand over" in said
-    assert last.startswith("These records")
+    assert last.startswith("Register: this is the first run")
     assert "trial" not in (tmp_path / "run" / "release" / "report.html").read_text()
 
 
@@ -140,7 +140,7 @@ def test_votes_of_a_trial_carry_the_mark_to_whoever_answers_them(parts, tmp_path
     assert whole.trial and voting.votes.save_votes(tmp_path / "again.npz", whole._replace(ids=None)) is None
     assert voting.load_votes(tmp_path / "again.npz").trial
     said, _ = ran("aggregate", run.votes, "--relation", "record", "--out", other.root, "gnmax", "--sigma", 3)
-    assert trial_mark.SENTENCE in said and trials.said(other)
+    assert trial_mark.SENTENCE in said and publication.trial(other)
     _, last = ran("account", other.root)
     assert last == trial_mark.SENTENCE
     assert "trial" in storage.read_json(other.public_statement, "statement")
@@ -257,18 +257,19 @@ def test_a_transformer_does_not_take_the_mark_of_a_trial_away(as_frame, tmp_path
     assert "trial" in storage.read_json(tmp_path / "fit" / "release" / "statement.json", "statement")
 
 
-def test_a_further_pool_that_is_part_of_a_trial_marks_the_run(tmp_path):
-    run = asked_more(tmp_path, lambda inputs: inputs)
-    ran("student", run.root, "--method", "supervised", "--steps", 4)
-    assert "trial" in storage.read_json(run.public_statement, "statement")
-    assert trial_mark.SENTENCE in (run.student / "MODEL_CARD.md").read_text()
-
-
-def test_a_further_pool_that_was_swapped_since_teaches_nobody(tmp_path, capsys):
-    run = asked_more(tmp_path, lambda inputs: inputs + 1)
-    assert call("student", run.root, "--method", "supervised", "--steps", 4) == 2
+def test_a_further_pool_that_is_part_of_a_trial_marks_the_run_and_swapped_teaches_nobody(tmp_path, capsys):
+    run, pool = asked_more(tmp_path), tmp_path / "further.npz"
+    kept = pool.read_bytes()
+    with np.load(pool) as arrays:
+        held = {**arrays}
+    np.savez(pool, **{**held, "inputs": held["inputs"] + 1})
+    assert call("student", run.root, "--method", "ridge") == 2
     assert "further.npz holds other inputs than those that batch 2 of" in capsys.readouterr().err
     assert any("not those whose digests" in one for one in verify.at(run.root).of("failed"))
+    pool.write_bytes(kept)
+    ran("student", run.root, "--method", "ridge")
+    assert "trial" in storage.read_json(run.public_statement, "statement")
+    assert trial_mark.SENTENCE in (run.student / "MODEL_CARD.md").read_text()
 
 
 def test_votes_of_a_trial_carry_the_mark_through_a_vote_with_local_noise(tmp_path):
@@ -297,8 +298,8 @@ def test_votes_of_a_trial_carry_the_mark_through_a_vote_with_local_noise(tmp_pat
         assert ("trial" in storage.read_arrays(tmp_path / "count.npz", "local-count")) == marked
 
 
-def asked_more(folder, swapped):
-    """A run of teachers that answered a further pool, part of a trial, whose inputs were changed since."""
+def asked_more(folder):
+    """A run of teachers that answered a further pool, which is part of a trial."""
     random = np.random.default_rng(0)
     for name, rows in (("private", 200), ("public", 40), ("further", 30)):
         inputs = random.normal(size=(rows, 3))
@@ -315,7 +316,4 @@ def asked_more(folder, swapped):
     ran("vote", run.root, "--more", "--queries", 4, "--public", folder / "further.npz")
     ran("aggregate", run.root)
     ran("account", run.root)
-    with np.load(folder / "further.npz") as arrays:
-        held = {**arrays}
-    np.savez(folder / "further.npz", **{**held, "inputs": swapped(held["inputs"])})
     return run

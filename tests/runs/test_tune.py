@@ -15,6 +15,7 @@ import pytest
 from scipy import stats
 
 from pate_jax.accounting import composition, crowd_statement, curves, repetitions
+from pate_jax.accounting.costs import BestOf
 from pate_jax.accounting.exact import counts
 from pate_jax.accounting.repetitions import NegativeBinomial
 from pate_jax.accounting.tuning import Tuned
@@ -22,11 +23,12 @@ from pate_jax.audit import verify
 from pate_jax.audit.subject import Subject
 from pate_jax.cli import tune as command
 from pate_jax.errors import PateError
+from pate_jax.mechanisms.codec import from_dict
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
 from pate_jax.runs import budget, register, registration, sums
 from pate_jax.runs.crowds import students
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.plans import TunePlan
+from pate_jax.runs.plans import Plan
 from pate_jax.runs.release import findings
 from pate_jax.runs.settings import DataChoice, RunConfig
 from pate_jax.runs.tune import candidates, pipeline
@@ -64,7 +66,7 @@ def test_the_published_figure_is_that_of_the_whole_choice(made):
     config, results = made
     published = storage.read_json(RunDirectory(config.directory).public_statement, "statement")
     assert 2.999 < published["figures"]["data_independent"]["epsilon"] <= 3.0
-    assert Tuned.from_dict(published["tuned"]).epsilon(1e-5) <= 3.0
+    assert from_dict(Tuned, published["tuned"], "tuned").epsilon(1e-5) <= 3.0
     assert published["relation"] == "user" and results["tuned"]["settings"] == 2
     card = (config.directory / "release" / "student" / "MODEL_CARD.md").read_text()
     assert "a random number of candidates, 3 on average" in card
@@ -364,12 +366,12 @@ def test_a_register_shows_a_choice_and_its_limit_refuses_it(made, tmp_path):
     other = RunDirectory(tmp_path / "other")
     for one in (run, other):
         one.secret.draw(None)
-    spends = TunePlan(config.tuned, "user")
+    spends = Plan((BestOf(config.tuned),), "user")
     register.begin(file)
     registration.enter(run, spends, lambda: data, file)
     (entered,) = next(iter(register.read(file).entries.values())).plans
     assert entered == spends and entered.covers(spends)
-    assert not entered.covers(spends._replace(tuned=replace(config.tuned, mu=9.0)))
+    assert not entered.covers(Plan((BestOf(replace(config.tuned, mu=9.0)),), "user"))
     assert sums.together([spends], 1e-5) >= config.tuned.epsilon(1e-5)
     curve = entered.curve(ORDERS)
     np.testing.assert_allclose([entered.cost(order).rdp for order in ORDERS[::40]], curve[::40], rtol=1e-6)

@@ -201,6 +201,8 @@ def test_where_there_is_nothing_to_compare_a_fixed_rule_is_followed(capsys):
     assert "19 answers of 2 classes are too few" in capsys.readouterr().err
     blank = PublicInputs(np.zeros((9, 8, 8, 1), np.uint8), AS_STORED, 2, ("no", "yes"))
     assert choose(KEY, blank, hard(labels[:9]), Auto(steps=3)) == (FixMatch(steps=3), [])
+    many = PublicInputs(np.zeros((60, 8, 8, 1), np.uint8), AS_STORED, 2, ("no", "yes"))
+    assert choose(KEY, many, hard(labels), Auto(steps=3)) == (FixMatch(steps=3), []), "images of teachers"
     with pytest.warns(UserWarning, match="no answer names class"):
         assert choose(KEY, public, hard(np.ones(40, np.int32))) == (Ridge(), [])
     assert choose(KEY, public, hard(labels), Auto(), independent=False).config.method == "vat"
@@ -223,6 +225,7 @@ def test_a_method_that_cannot_learn_from_the_inputs_is_left_out_and_that_is_said
     monkeypatch.setattr(choice, "NETS", {"fixmatch": untrained})
     blank = np.zeros((40, 8, 8, 1), np.uint8)
     public = PublicInputs(blank, AS_STORED, 2, ("no", "yes"))
-    found = choose(KEY, public, hard(np.arange(40, dtype=np.int32) % 2), Auto(steps=3))
+    answers = soft_answers(np.eye(2)[np.arange(40) % 2], np.full(40, 0.1))
+    found = choose(KEY, public, answers, Auto(steps=3))
     assert found.config.method == "fixmatch" and found.config.steps == 3
     assert "ridge is left out, since" in capsys.readouterr().err

@@ -76,6 +76,7 @@ def learned(settled):
     return fit(jax.random.key(1), public(images), answers_of(labels[:60]), config)
 
 
+@pytest.mark.long
 def test_until_a_student_has_settled_nothing_differs_from_training_to_the_end(looked_at, capsys):
     """It settles at once here (all labels may change), at 40 steps, and ends after 54."""
     short = learned(0.99)

@@ -25,6 +25,7 @@ def learned(drawn, labels):
     return public, Answers(jnp.asarray(labels, jnp.int32), jnp.ones(len(labels), bool))
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:no answer names class")
 def test_the_pool_is_learned_where_it_predicts_left_out_answers_better(drawn, monkeypatch):
     public, answers = learned(drawn, drawn.public.labels[:ASKED])

@@ -1,5 +1,7 @@
 """The parts of the students' losses against hand-computed cases, closed forms and finite differences."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -40,14 +42,14 @@ def test_the_gradient_of_the_vat_loss_agrees_with_finite_differences(linear):
         way = direction(weights)
         return losses.virtual_adversarial(lambda x: x @ weights, points, points @ weights, way, 0.7).mean()
 
-    found = jax.grad(loss)(jnp.float32(weights))
-    change = 0.7 * np.asarray(direction(jnp.float32(weights)))
+    found = jax.jit(jax.grad(loss))(jnp.float32(weights))
+    change = 0.7 * np.asarray(jax.jit(direction)(jnp.float32(weights)))
     fixed = softmax(inputs @ weights)
 
     def by_hand(weights):  # r and p(x) are held where they were
         return (fixed * (np.log(fixed) - np.log(softmax((inputs + change) @ weights)))).sum(1).mean()
 
-    assert float(loss(jnp.float32(weights))) == pytest.approx(by_hand(weights), rel=1e-4)
+    assert float(jax.jit(loss)(jnp.float32(weights))) == pytest.approx(by_hand(weights), rel=1e-4)
     for place in np.ndindex(weights.shape):
         step = np.zeros_like(weights)
         step[place] = 1e-5
@@ -60,7 +62,8 @@ def test_power_iteration_finds_the_direction_of_greatest_curvature(linear):
     start = np.random.default_rng(2).normal(size=inputs.shape)
     apply = lambda x: x @ jnp.float32(weights)  # noqa: E731
     points = jnp.float32(inputs)
-    found = losses.worst_direction(apply, points, apply(points), jnp.float32(start), small=0.05, rounds=8)
+    worst = jax.jit(partial(losses.worst_direction, apply, small=0.05, rounds=8))
+    found = worst(points, apply(points), jnp.float32(start))
     for row, direction in zip(inputs, np.asarray(found), strict=True):
         p = softmax(row @ weights)
         curvature = weights @ (np.diag(p) - np.outer(p, p)) @ weights.T
@@ -106,7 +109,7 @@ def batch_of(inputs, others, labels):
 
 
 def looked(objective, batch):
-    return batch._replace(seen=objective.look(batch))
+    return batch._replace(seen=jax.jit(objective.look)(batch))
 
 
 @pytest.mark.parametrize("distorted", [False, True])
@@ -120,7 +123,7 @@ def test_fixmatch_by_hand(linear, distorted):
     )
     parameters, memory = objective.start(jax.random.key(1))
     batch = looked(objective, batch_of(inputs, others, [0, 1, 2, 1]))
-    total, (memory, sure) = objective.loss(parameters, memory, batch, jax.random.key(2))
+    total, (memory, sure) = jax.jit(objective.loss)(parameters, memory, batch, jax.random.key(2))
     guesses, taught = softmax(others @ weights), softmax(2 * others @ weights)
     mask = guesses.max(1) >= 0.7
     assert 0 < mask.sum() < 6
@@ -139,8 +142,9 @@ def test_no_gradient_flows_through_fixmatch_guesses(linear):
     blind = views._replace(strong=lambda keys, inputs: jnp.zeros(inputs.shape))  # teaches nothing but bias
     objective = objectives.fixmatch(model, blind, FixMatch(confidence=0.0, weight=1.0, distort_answers=False))
     batch = looked(objective, batch_of(inputs, inputs * 3, [0, 1, 2, 1]))
-    with_others = jax.grad(lambda w: objective.loss({"net": w}, jnp.ones(3) / 3, batch, jax.random.key(2))[0])
-    labelled = jax.grad(lambda w: losses.cross_entropy(batch.inputs @ w, batch.targets).mean())
+    slope = lambda loss: jax.jit(jax.grad(loss))  # noqa: E731
+    with_others = slope(lambda w: objective.loss({"net": w}, jnp.ones(3) / 3, batch, jax.random.key(2))[0])
+    labelled = slope(lambda w: losses.cross_entropy(batch.inputs @ w, batch.targets).mean())
     np.testing.assert_allclose(with_others(jnp.float32(weights)), labelled(jnp.float32(weights)), atol=1e-6)
 
 
@@ -172,10 +176,10 @@ def test_student_and_generator_each_follow_their_own_loss():
     gradients = {}
     for weight in (0.0, 1.0):
         objective = gan.objective(model, views, Gan(weight=weight, latent=3))
-        parameters, _ = objective.start(jax.random.key(6))
+        parameters, _ = jax.jit(objective.start)(jax.random.key(6))
         seen = looked(objective, batch)
         loss = lambda tree, one=objective, seen=seen: one.loss(tree, (), seen, jax.random.key(7))[0]  # noqa: E731
-        gradients[weight] = jax.grad(loss)(parameters)
+        gradients[weight] = jax.jit(jax.grad(loss))(parameters)
 
     def moved(name):
         pairs = zip(*(jax.tree.leaves(gradients[weight][name]) for weight in (0.0, 1.0)), strict=True)
@@ -183,9 +187,8 @@ def test_student_and_generator_each_follow_their_own_loss():
 
     assert moved("net") > 1e-3  # telling real from generated is the student's business
     assert moved("generator") == 0.0  # and none of the generator's, which matches features
-    labelled = jax.grad(
-        lambda net: losses.cross_entropy(model.apply(net, plain(batch.inputs)), batch.targets).mean()
-    )
+    supervised = lambda net: losses.cross_entropy(model.apply(net, plain(batch.inputs)), batch.targets)  # noqa: E731
+    labelled = jax.jit(jax.grad(lambda net: supervised(net).mean()))
     for mine, wanted in zip(
         jax.tree.leaves(gradients[0.0]["net"]),
         jax.tree.leaves(labelled(parameters["net"])),
@@ -198,9 +201,12 @@ def test_student_and_generator_each_follow_their_own_loss():
 def test_features_and_last_layer_make_the_logits(name):
     shape = (8, 8, 1) if name == "cnn" else (6,)
     model = models.build(name, input_shape=shape, classes=CLASSES)
-    parameters, inputs = model.init(jax.random.key(0)), jax.random.normal(jax.random.key(1), (3, *shape))
-    found = gan.logits_of(parameters, gan.features(model)(parameters, inputs))
-    np.testing.assert_allclose(found, model.apply(parameters, inputs), atol=1e-5)
+    parameters = jax.jit(model.init)(jax.random.key(0))
+    inputs = np.random.default_rng(1).normal(size=(3, *shape)).astype(np.float32)
+    by_features = jax.jit(lambda tree, seen: gan.logits_of(tree, gan.features(model)(tree, seen)))
+    np.testing.assert_allclose(
+        by_features(parameters, inputs), jax.jit(model.apply)(parameters, inputs), atol=1e-5
+    )
 
 
 def test_the_temperature_recovers_the_scale_of_the_logits():

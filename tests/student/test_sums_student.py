@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 from scipy.special import expit
+from sklearn.calibration import calibration_curve
 
 from pate_jax import models
 from pate_jax.aggregate import Answers
@@ -13,6 +14,7 @@ from pate_jax.crowd import classifier
 from pate_jax.crowd.vectors import scaling as scaling_of
 from pate_jax.crowd.vectors import vectors
 from pate_jax.data import Preprocessing
+from pate_jax.data.dataset import AS_STORED
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums
 from pate_jax.models import patches, photos, spaces
@@ -85,9 +87,13 @@ def test_the_student_is_the_classifier(name, tmp_path):
     others = (pool[:50] * (1.5 if pool.ndim == 2 else 1)).astype(pool.dtype)
     wanted = model.judged(vectors(scaling, space.coordinates(others)))
     if classes == 2:
-        told = model.linear(vectors(scaling, space.coordinates(pool)))[:, 1]
-        offset, slope = calibration.logistic(told, told.var())
-        share = model.linear(vectors(scaling, space.coordinates(others)))[:, 1]
+        told, share = (
+            model.linear(vectors(scaling, space.coordinates(inputs)))[:, 1] for inputs in (pool, others)
+        )
+        told = told.mean() + np.sqrt(model.spread.wider) * (told - told.mean())  # as new inputs vary
+        scale = sums._scale(told)  # which makes them such as labels can have
+        told, share = (0.5 + (shares - 0.5) / scale for shares in (told, share))
+        offset, slope = calibration.logistic(told, model.spread.covariance[1, 1] / scale**2)
         wanted = np.stack([expit(-offset - slope * share), expit(offset + slope * share)], 1)
     assert np.ptp(wanted, 0).max() > 0.05, "a classifier that says one thing tests nothing"
     assert near(student(others), wanted)
@@ -119,3 +125,39 @@ def test_linear_is_refused_where_students_learn_from_answers():
         fit(jax.random.key(0), public, Answers(np.zeros(9, int), np.ones(9, bool)), Linear())
     with pytest.raises(PateError, match="student 'linear' is unknown"):
         check_methods(("linear",))
+
+
+def test_shares_of_another_scale_are_drawn_in_until_labels_may_have_them():
+    """Users with more records than public ones have longer tables, so fitted shares are too far from 1/2."""
+    random = np.random.default_rng(3)
+    true = 1 / (1 + np.exp(-(random.normal(size=20_000) - 2.2)))  # of a label that one in eight has
+    best = true.mean() + (true - true.mean())  # the best guess is the share itself
+    assert sums._scale(best) == 1
+    for weight in (1.4, 2.0, 3.0):
+        found = sums._logistic(0.5 + weight * (best - 0.5))
+        logits = found.offset[1] + found.turn[1, 1] * (0.5 + weight * (best - 0.5))
+        said = 1 / (1 + np.exp(-logits))
+        missed = -(true * np.log(said) + (1 - true) * np.log(1 - said)).mean()
+        least = -(true * np.log(true) + (1 - true) * np.log(1 - true)).mean()
+        assert missed < least + 0.08, weight
+
+
+@pytest.mark.parametrize(("strength", "rare"), [(1.0, 0.0), (3.0, 0.0), (2.0, -1.5)])
+def test_probabilities_of_sums_are_as_sure_as_labels_are(strength, rare):
+    """Labels are drawn from known probabilities; the student sees noisy sums and public inputs alone."""
+    random, weights = np.random.default_rng(12), np.random.default_rng(4).normal(size=40) / np.sqrt(40)
+    pool, voters, fresh = (random.normal(size=(rows, 40)).astype(np.float32) for rows in (1200, 9000, 9000))
+    labels, wanted = (
+        random.random(9000) < expit(strength * rows @ weights + rare) for rows in (voters, fresh)
+    )
+    space = spaces.learn("identity", pool)
+    scaling = scaling_of(space, space.coordinates(pool), length=1000, power=0.5, constant=0.2)
+    seen, asked = (vectors(scaling, space.coordinates(rows)) for rows in (pool, voters))
+    release = ClassSums(2, seen.shape[1], 1000, 20_000.0)
+    exact = ((2 * labels - 1) @ asked)[None]
+    noisy = np.rint(exact + random.normal(size=exact.shape) * release.sigma).astype(np.int64)
+    model = classifier.fit(noisy, release, seen, 9000)
+    student = sums.of_sums(PublicInputs(pool, AS_STORED, 2, ("no", "yes")), space, scaling, model)
+    said = student(fresh)[:, 1].astype(float)
+    happens, told = calibration_curve(wanted, said, n_bins=10, strategy="quantile")
+    assert np.abs(happens - told).mean() < 0.03 and np.ptp(told) > 0.25

@@ -27,7 +27,7 @@ def trained():
 
 @pytest.mark.long
 def test_it_learns_from_few_answers_and_knows_how_sure_it_is(trained):
-    seen, labels = pictures(600, seed=9)
+    seen, labels = pictures(500, seed=9)
     found = trained(seen)
     assert (found.argmax(1) == labels).mean() > 0.85
     assert abs(found.max(1).mean() - (found.argmax(1) == labels).mean()) < 0.12
@@ -49,7 +49,7 @@ def test_its_probabilities_are_the_product_of_those_of_its_nets(trained):
 
 @pytest.mark.long
 def test_the_second_net_is_told_what_ridge_says_and_never_an_answer_itself(monkeypatch):
-    seen, labels = pictures(200)
+    seen, labels = pictures(300)
     rows = np.arange(3, 63)
     answers = np.where(rows % 4 == 0, (labels[rows] + 1) % 3, labels[rows])
     heard = []
@@ -70,7 +70,7 @@ def test_the_second_net_is_told_what_ridge_says_and_never_an_answer_itself(monke
     assert (wanted[rows] != unseen.argmax(1)).any(), "knowing an answer makes a difference"
     wanted[rows] = unseen.argmax(1)
     np.testing.assert_array_equal(told, wanted)
-    np.testing.assert_array_equal(told_rows, np.arange(200))
+    np.testing.assert_array_equal(told_rows, np.arange(300))
     assert inputs is given.public
     assert (config.method, config.net, config.maps) == ("supervised", "cnn", (4, 8))
 
@@ -126,7 +126,7 @@ def test_random_answers_teach_nothing():
 
 @pytest.mark.long
 def test_several_are_those_of_their_keys():
-    seen, labels = pictures(200)
+    seen, labels = pictures(300)
 
     def keys():
         return jax.random.split(jax.random.key(4), 2)

@@ -3,6 +3,7 @@
 import importlib.util
 import itertools
 import json
+import threading
 import time
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ from commands import call
 from pate_jax import crowd
 from pate_jax.baselines.dpsgd import calibration
 from pate_jax.crowd import slope, tables
+from pate_jax.crowd.metric import Metric
 from pate_jax.crowd.plan import Plan
 from pate_jax.data.dataset import AS_STORED, Dataset, Part
 from pate_jax.ensemble import TeacherConfig
@@ -33,7 +35,7 @@ from pate_jax.sweep.compare import (
     whole_run,
 )
 from pate_jax.sweep.compare import local_votes as local
-from pate_jax.sweep.compare.cells import Cell, cells_of, measure, within
+from pate_jax.sweep.compare.cells import Cell, Late, cells_of, measure, within
 
 NOTHING = Needs("none", "nobody", "nothing")
 
@@ -78,7 +80,7 @@ def test_sums_are_compared_by_the_steps_that_a_run_takes():
     made, people = crowds.plan("sums", ground, 8.0), crowd.voters(ground.dataset.private, 2)
     found = crowds.by_sums(ground, Draw(8.0))
     assert found.settings["steps"] == made.steps.number and 7.99 < found.epsilon <= 8.0
-    assert (found.labels == ground.truth).mean() > 0.9
+    assert (found.said.argmax(1) == ground.truth).mean() > 0.9
     weights = np.ones((made.steps.release.directions, 2), np.int64)
     step = Plan(made.steps.space, made.steps.scaling, None, made.steps.release, weights=weights)
     private = crowd.vectors(step.scaling, ground.places)
@@ -91,7 +93,7 @@ def test_a_whole_run_brings_what_its_classifier_does(ground):
     run, fast = (how(ground, Draw(2.0)) for how in (whole_run.by_sums, crowds.by_sums))
     assert 1.98 < run.epsilon <= 2.0 >= fast.epsilon
     assert run.settings == {"student": "linear"}
-    assert (run.labels == fast.labels).mean() > 0.9
+    assert (run.said.argmax(1) == fast.said.argmax(1)).mean() > 0.9
 
 
 @pytest.mark.parametrize("noise", [described.RandomisedResponse(4, 1.0), described.OneHotNoise(4, 1.0)])
@@ -168,7 +170,11 @@ def saying(labels, epsilon, name="one"):
 
     def learn(ground, draw):
         calls.append(draw)
-        return Outcome(np.full(len(ground.truth), labels), epsilon and draw.epsilon * epsilon, {"made": "up"})
+        return Outcome(
+            np.eye(ground.dataset.classes)[np.full(len(ground.truth), labels)],
+            epsilon and draw.epsilon * epsilon,
+            {"made": "up"},
+        )
 
     return Contender(name, NOTHING, learn, epsilon is not None), calls
 
@@ -193,7 +199,7 @@ def test_what_methods_share_counts_for_none_of_them(ground, tmp_path, monkeypatc
 
     def learn(ground, draw):
         assert len(ground.places) == len(ground.labels)  # made of another shared thing, which counts once
-        return Outcome(ground.truth, draw.epsilon, {})
+        return Outcome(np.eye(ground.dataset.classes)[ground.truth], draw.epsilon, {})
 
     wanted = cells_of([Contender("one", NOTHING, learn)], [1.0, 2.0])
     first, second = measure(fresh, wanted, tmp_path / "results.jsonl", 60)
@@ -232,6 +238,22 @@ def test_a_refused_or_late_method_is_said_to_be_none(ground, tmp_path):
     assert sum(range(10**6))
 
 
+def test_a_late_method_is_stopped_in_any_thread():
+    def slow():
+        try:
+            with within(0.2):
+                while True:
+                    sum(range(1000))
+        except Late as error:
+            said.append(str(error))
+
+    said = []
+    other = threading.Thread(target=slow)
+    other.start()
+    other.join(60)
+    assert said == ["it took longer than 0.2 CPU seconds and was stopped; allow more (--minutes)"]
+
+
 def row(method, right, spent=1.0, test=400):
     return {"method": method, "right": right, "spent": spent, "test": test, "seconds": 1.0}
 
@@ -252,6 +274,19 @@ def test_methods_that_the_test_rows_do_not_tell_apart_are_named_together():
     assert "do not tell from neighbours;" in said
     assert "surely better than the most frequent class" in comparison.sentence(rows, 1.0, 0.79, "public")
     assert "raise epsilon" in comparison.sentence([row("no privacy", 0.9, None)], 1.0, 0.5, "public")
+
+
+def test_methods_are_ordered_and_told_apart_by_the_metric_that_is_named():
+    hidden, ranks = row("neighbours", 0.9), row("sums", 0.9)
+    hidden["measures"] = {"auroc": [0.55, 0.5, 0.6], "accuracy": [0.9, 0.88, 0.92]}
+    ranks["measures"] = {"auroc": [0.8, 0.75, 0.85], "accuracy": [0.9, 0.88, 0.92]}
+    rows, metric = [hidden, ranks], Metric("auroc")
+    assert [one.method for one in comparison.standings(rows, "auroc")] == ["sums", "neighbours"]
+    said = comparison.sentence(rows, 1.0, 0.5, "public", metric)
+    assert said.startswith("At epsilon 1 take sums (AUROC 0.800); ")
+    assert "the most frequent class, which reaches AUROC 0.790" in comparison.sentence(
+        rows, 1.0, 0.79, "public", metric
+    )
 
 
 def test_the_error_of_draws_and_of_test_rows_add_up():

@@ -16,7 +16,7 @@ from rich.console import Console
 from pate_jax.accounting.many import many
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, GNMax, LNMax, from_dict
-from pate_jax.sweep import Grid, SweepConfig, cells, front, page, results, runner, sweep, vote_sources
+from pate_jax.sweep import Grid, SweepConfig, cells, front, page, results, sweep, vote_sources
 from pate_jax.sweep import rows as judged
 from pate_jax.sweep.grid import from_file
 from pate_jax.system import storage
@@ -96,44 +96,11 @@ def test_answers_do_not_depend_on_the_company_or_the_devices(file):
 
 
 @pytest.mark.long
-def test_shards_cover_every_cell_once_and_agree_with_the_whole(file, whole, tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "_draw", lambda *_: None)
-    for part in ("1/3", "2/3", "3/3"):
-        sharded = sweep(SweepConfig((str(file),), out=tmp_path, values=GRID, shard=part))
-    bare = [{name: value for name, value in row.items() if "exact" not in name} for row in whole[1]["rows"]]
-    assert by_cell(bare) == by_cell(sharded["rows"])
-    assert [len(path.read_text().splitlines()) for path in sorted(tmp_path.glob("results-*.jsonl"))] == [
-        4
-    ] * 3
-    merged = sweep(SweepConfig(out=tmp_path, merge=True))
-    lines = (tmp_path / "results.jsonl").read_text().splitlines()
-    assert by_cell(map(json.loads, lines)) == by_cell(merged["rows"]) == by_cell(bare)
-    monkeypatch.setattr(judged, "tallies", lambda *_: pytest.fail("a finished cell was done again"))
-    assert sweep(SweepConfig((str(file),), out=tmp_path, values=GRID))["done_before"] == 12
-
-
-@pytest.mark.long
 def test_what_is_said_of_the_votes_goes_for_finished_cells_too(file, whole):
     public = sweep(SweepConfig((str(file),), out=whole[0], values=GRID, judged_on="public"))
     assert {row["judged_on"] for row in public["rows"]} == {"public"}
     back = sweep(SweepConfig((str(file),), out=whole[0], values=GRID))
     assert {row["judged_on"] for row in back["rows"]} == {"private"}
-
-
-def test_a_correction_of_whose_votes_they_were_outlives_a_merge(file, tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "_draw", lambda *_: None)
-
-    def parts(kind):
-        for shard in ("1/2", "2/2"):
-            sweep(SweepConfig((str(file),), out=tmp_path, values=GRID, shard=shard, judged_on=kind))
-        found = sweep(SweepConfig(out=tmp_path, merge=True))
-        assert {row["judged_on"] for row in found["rows"]} == {kind}
-        return [len(path.read_bytes()) for path in sorted(tmp_path.glob("results-*.jsonl"))]
-
-    for kind in ("private", "public"):
-        assert parts(kind) == parts(kind)  # what is declared already is not written again
-    whole = sweep(SweepConfig((str(file),), out=tmp_path, values=GRID))
-    assert {row["judged_on"] for row in whole["rows"]} == {"private"}
 
 
 def test_rows_at_another_delta_or_of_another_file_are_not_weighed_against_each_other(tmp_path):
@@ -155,9 +122,6 @@ def test_what_is_no_sweep_is_refused_before_anything_is_written(file, tmp_path):
     (tmp_path / "afile").touch()
     with pytest.raises(PateError, match="afile is a file; --out must name a folder"):
         sweep(SweepConfig((str(file),), out=tmp_path / "afile", values=GRID))
-    with pytest.raises(PateError, match=r"there is no .*nothing: with --merge, --out must name"):
-        sweep(SweepConfig(out=tmp_path / "nothing", merge=True))
-    assert not (tmp_path / "nothing").exists()
     np.savez(tmp_path / "empty.npz", votes=np.zeros((0, 5), int))
     with pytest.raises(PateError, match=r"empty.npz holds votes on no query: write one row"):
         sweep(SweepConfig((str(tmp_path / "empty.npz"),), out=tmp_path / "new", values=GRID))
@@ -192,8 +156,8 @@ def test_a_torn_line_is_done_again(tmp_path):
 
 def test_two_commands_on_one_folder_are_told_to_share_the_cells(tmp_path):
     with (
-        results.writing(results.file_of(tmp_path, (1, 1))),
-        pytest.raises(PateError, match=r"is being written by process \d+ on .*--shard 1/2 and --shard 2/2"),
+        results.writing(results.file_of(tmp_path)),
+        pytest.raises(PateError, match=r"is being written by process \d+ on .*--workers 4 shares the cells"),
     ):
         sweep(SweepConfig(("votes.npz",), out=tmp_path, values=GRID))
 
@@ -299,8 +263,6 @@ def test_a_bad_grid_is_refused(tmp_path, body, message):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"shard": "4/3"}, "I/N"),
-        ({"shard": "0/2"}, "I/N"),
         ({"students": ("gnan",)}, "student 'gnan' is unknown"),
         ({"delta": 0.0}, "delta"),
         ({"teachers": (0,)}, "teachers"),
@@ -313,11 +275,9 @@ def test_what_cannot_be_done_is_refused(file, tmp_path, settings, message):
         sweep(SweepConfig((str(file),), out=tmp_path, **settings))
 
 
-def test_without_votes_or_rows_there_is_nothing_to_do(tmp_path):
+def test_without_votes_there_is_nothing_to_do(tmp_path):
     with pytest.raises(PateError, match="no source of votes"):
         sweep(SweepConfig(out=tmp_path))
-    with pytest.raises(PateError, match="holds no rows"):
-        sweep(SweepConfig(out=tmp_path, merge=True))
 
 
 @pytest.mark.long
@@ -367,23 +327,6 @@ def test_killed_again_and_again_a_sweep_ends_with_the_same_rows(tmp_path):
     assert results.read(tmp_path / "killed") == results.read(tmp_path / "whole")
     lines = book.read_text().splitlines()
     assert len(lines) == 2 * 12, "one line for the row of each cell and one for its exact epsilon"
-
-
-@pytest.mark.long
-def test_shards_at_the_same_moment_train_once_and_agree_with_the_whole(tmp_path):
-    """Four cells with three teachers and four with four: the middle one of three shards needs both."""
-    flags = [*TINY, "--noises", "1", "2", "3", "4", "--queries", "9"]
-    log = tmp_path / "log"
-    shards = [
-        forked.pate(["sweep", *flags, "--out", tmp_path / "both", "--shard", part], log=log)
-        for part in ("1/3", "2/3", "3/3")
-    ]
-    assert forked.ended(shards) == [0, 0, 0], log.read_text()
-    assert call("sweep", *flags, "--out", tmp_path / "whole") == 0
-    rows = results.read(tmp_path / "both")
-    assert rows == results.read(tmp_path / "whole") and len(rows) == 8
-    assert len({row["votes"] for row in rows.values()}) == 2
-    assert len(list((tmp_path / "both" / "votes").glob("*.npz"))) == 2
 
 
 @pytest.mark.long

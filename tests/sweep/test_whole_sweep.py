@@ -101,8 +101,9 @@ def again_by_hand(config, files, row):
     assert row["student_accuracy"] == pytest.approx(right, abs=1e-6)
 
 
+@pytest.mark.long
 def test_an_interrupted_sweep_goes_on_where_it_was_and_ends_with_the_same_bits(told, whole, monkeypatch):
-    trained, real = [], students.accuracy
+    trained, real = [], students.measures
 
     def counted(*arguments):
         if len(trained) == 2:
@@ -111,7 +112,7 @@ def test_an_interrupted_sweep_goes_on_where_it_was_and_ends_with_the_same_bits(t
         trained.append(arguments[3])
         return real(*arguments)
 
-    monkeypatch.setattr(students, "accuracy", counted)
+    monkeypatch.setattr(students, "measures", counted)
     config = told(**TWO_SEEDS)
     with pytest.raises(KeyboardInterrupt):
         sweep(config)
@@ -147,7 +148,9 @@ def test_the_picture_has_a_line_for_each_number_of_teachers_of_means_over_seeds(
 
 def test_students_can_be_limited_and_the_most_promising_settings_come_first(told, monkeypatch):
     asked = []
-    monkeypatch.setattr(students, "accuracy", lambda *given: asked.append(len(given[2].labels)) or 0.5)
+    monkeypatch.setattr(
+        students, "measures", lambda *given: asked.append(len(given[2].labels)) or {"student_accuracy": 0.5}
+    )
     few = sweep(told(values=ONE_LIST, most_students=5))
     assert few["students"] == len(asked) == 4, "two settings with two students each; a fifth has no partner"
     every = sweep(told(values=ONE_LIST))

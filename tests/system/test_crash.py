@@ -103,7 +103,7 @@ def answers(run):
 
 def check_what_left(run):
     """Every answer that can be read in the run is one that the ledger shows."""
-    shown = {line.batch: line.answers for line in ledger.lines(run.ledger)}
+    shown = {line.batch: line.values for line in ledger.lines(run.ledger)}
     for batch in (1, 2):
         if run.answers_of(batch).exists():
             left = storage.read_arrays(run.answers_of(batch), "answers")

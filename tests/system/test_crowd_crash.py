@@ -40,7 +40,7 @@ def left(run):
 def shown(run):
     """What the ledger shows: the head of each line, and its numbers."""
     return [
-        (line.batch, line.table, line.public, line.noise, line.values) for line in ledger.releases(run.ledger)
+        (line.batch, line.exact, line.public, line.noise, line.values) for line in ledger.releases(run.ledger)
     ]
 
 

@@ -308,7 +308,7 @@ def test_the_table_of_methods_names_what_is_missing(tmp_path, monkeypatch):
         {**common, "method": "neighbours", "epsilon": 1.0, "refused": "too few records"},
         {**common, "method": "no privacy", "epsilon": None, "right": 0.95, "spent": None},
     ]
-    file, page = tmp_path / "compare.jsonl", tmp_path / "compare.md"
+    file, page = tmp_path / "compare.jsonl", tmp_path / "comparison.md"
     results.append(file, [{"cell": str(number), **row} for number, row in enumerate(rows)])
     page.write_text(f"before\n{compare_figure.BEGIN}\nold\n{compare_figure.END}\nafter\n")
     monkeypatch.setattr(compare_figure, "draw", lambda rows, title: b"drawn")

@@ -55,7 +55,7 @@ def voted(folder):
 
 def lines(folder, name):
     book = folder / f"run-{name}" / "private" / "ledger.jsonl"
-    return [[*entry][4] for entry in chain.read(book)] if book.exists() else []
+    return [entry["kind"] for entry in chain.read(book)] if book.exists() else []
 
 
 def wait_for(folder, name, count):

@@ -21,7 +21,7 @@ def test_a_killed_list_goes_on_with_the_same_noise_and_is_charged_once(tmp_path,
             patch.setattr(storage, "os", Mortal(at))
             with pytest.raises(Crash):
                 ask(run, 2)
-        shown = {line.batch: line.answers for line in ledger.lines(run.ledger)}
+        shown = {line.batch: line.values for line in ledger.lines(run.ledger)}
         for batch in (1, 2):
             if run.answers_of(batch).exists():
                 left = storage.read_arrays(run.answers_of(batch), "answers")

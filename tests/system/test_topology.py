@@ -17,7 +17,7 @@ import pytest
 import quick_compiler
 
 from pate_jax.errors import PateError
-from pate_jax.runs import processes, stages
+from pate_jax.runs import pipeline, stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import PartitionChoice, RunConfig
 from pate_jax.system import devices, topology
@@ -97,9 +97,9 @@ def test_one_process_tells_itself():
 
 
 def test_only_the_first_process_writes_into_the_run(tmp_path, monkeypatch):
-    first = processes.Share(tmp_path)
+    first = pipeline.Share(tmp_path)
     monkeypatch.setattr(devices, "index", lambda: 1)
-    second = processes.Share(tmp_path)
+    second = pipeline.Share(tmp_path)
     for name in ("settings", "keys", "certificate", "teacher_report", "votes"):
         own = getattr(second, name)
         assert own != getattr(first, name) and own.parent == tmp_path / "private" / "process-001"
@@ -114,21 +114,21 @@ def test_a_run_of_several_processes_is_shut_and_held_before_anything_else(tmp_pa
 
     def begin(share, *rest):
         found.extend(stat.S_IMODE(folder.stat().st_mode) for folder in (run.private, run.teachers))
-        for other in (run, processes.Share(run.root)):
+        for other in (run, pipeline.Share(run.root)):
             with (
                 pytest.raises(PateError, match=f"is being written by process {os.getpid()}"),
                 other.writing(),
             ):
                 pass
         monkeypatch.setattr(devices, "index", lambda: 1)
-        with processes.Share(run.root).writing():
+        with pipeline.Share(run.root).writing():
             found.append("the second process")
         (share.private / "file").write_text("private")
         raise KeyboardInterrupt
 
     monkeypatch.setattr(stages, "begin", begin)
     with pytest.raises(KeyboardInterrupt):
-        processes.train_and_vote(config)
+        pipeline.train_and_vote(config)
     assert found == [0o700, 0o700, "the second process"]
     assert not (run.private / "file").stat().st_mode & 0o077
     with run.writing():

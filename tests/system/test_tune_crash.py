@@ -7,9 +7,10 @@ import honest_runs
 import pytest
 from test_crash import Children, Mortal
 
+from pate_jax.accounting.costs import BestOf
 from pate_jax.audit import verify
 from pate_jax.cli import main
-from pate_jax.runs import chain
+from pate_jax.runs import chain, ledger
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.tune import candidates
 from pate_jax.system import storage
@@ -72,7 +73,9 @@ def test_killed_now_and_then_a_choice_ends_as_if_nothing_had_been(calls, tmp_pat
     main(command(tmp_path, out))
     after = drawn(run)
     assert all(after[path].startswith(content) for path, content in before.items()), "nothing is drawn twice"
-    assert candidates.read(run.ledger).epsilon == 3.0 and not list(out.rglob("*.tmp"))
+    assert ledger.charge(run.ledger, BestOf) == candidates.Candidates(
+        candidates.Choice(run, None)
+    ).due() and not list(out.rglob("*.tmp"))
     assert verify.of_run(run).of("failed") == []
     assert published(run) == published(RunDirectory(honest_runs.choice().directory))
     assert len(candidates.candidate_folders(out)) == 3

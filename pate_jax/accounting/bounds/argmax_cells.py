@@ -3,13 +3,14 @@
 A cell is a parallelogram: an interval of leads times an interval of places. Its corners bound all of it: the
 logarithms of the terms of a and b bend downwards by no more than a known constant, and the third term's mass
 and loss are monotone. One grid of cells bounds the excess from every lead on and up to every place. Cells
-that may hold the overall largest excess are then cut until the bound is tight. Derived in docs/worst_case.md,
-sections 3 and 4.
+that may hold the overall largest excess are then cut until the bound is tight. Derived in
+docs/proofs/worst_case.md, sections 3 and 4.
 """
 
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -80,6 +81,18 @@ class _Others(NamedTuple):
     backward: tuple[Curve, Curve]
 
 
+class _Grid(NamedTuple):
+    """The cells between all ends, the places of their corners in the law, and what bounds third outcomes."""
+
+    leads: Curve
+    places: Curve
+    lead: Curve  # [2, N]
+    x: Curve  # [2, N]
+    corner: Rows  # [2, 2, N]
+    law: Laws
+    others: _Others
+
+
 class _Bound(NamedTuple):
     """The upper bound of each cell, and whether to cut its leads and its places."""
 
@@ -102,17 +115,17 @@ class Search:
         self.best = np.zeros(len(orders))  # the largest excess that is attained
         self.by_lead, self.by_place = bends(self.orders, scale, self.whole)
 
-    def run(self) -> Suprema:
-        """The bounds; only `largest` is within the tolerance."""
-        leads, places = self._ends(*box(self.scale, float(self.orders.max())))
-        bound, cells = self._grid(leads, places)
-        count = len(self.best)
-        most = bound.most.reshape(2, count, len(leads) - 1, len(places) - 1)
-        stays = self._may_hold_more(np.repeat(np.arange(2 * count), len(cells.row)), bound.most.ravel())
-        row, cell = np.divmod(np.flatnonzero(stays), len(cells.row))
+    def run(self, which: Rows | None = None) -> Suprema:
+        """The bounds at all orders, or at some by their places; only `largest` is within the tolerance."""
+        some = np.arange(len(self.best)) if which is None else which
+        rows, grid = np.concatenate([some, some + len(self.best)]), self._grid
+        bound = self._bounds(rows, grid)
+        most = bound.most.reshape(2, len(some), len(grid.leads) - 1, len(grid.places) - 1)
+        stays = self._may_hold_more(np.repeat(rows, grid.lead.shape[1]), bound.most.ravel())
+        row, cell = np.divmod(np.flatnonzero(stays), grid.lead.shape[1])
         part = _chosen(bound, (row, cell))
-        largest = self._refined(_Cells(row, cells.lead[:, cell], cells.x[:, cell]), part)
-        return Suprema(largest, leads, places, np.minimum(most, largest[:, None, None]))
+        largest = self._refined(_Cells(rows[row], grid.lead[:, cell], grid.x[:, cell]), part)[some]
+        return Suprema(largest, grid.leads, grid.places, np.minimum(most, largest[:, None, None]))
 
     def _ends(self, below: float, above: float) -> tuple[Curve, Curve]:
         """The ends of the grid's cells: leads and places."""
@@ -122,23 +135,26 @@ class Search:
         leads, places = leads[leads < below + above], places[(places > -below) & (places < above)]
         return self.first_lead + np.unique([*leads, below + above]), np.unique([-below, *places, above])
 
-    def _grid(self, leads: Curve, places: Curve) -> tuple[_Bound, _Cells]:
-        """All cells between these ends, and their bounds for each row [R, N]."""
+    @cached_property
+    def _grid(self) -> _Grid:
+        """All cells between the ends, and what bounds them at any order."""
+        leads, places = self._ends(*box(self.scale, float(self.orders.max())))
         i, j = (part.ravel() for part in np.indices((len(leads) - 1, len(places) - 1)))
         lead, x = np.stack([leads[i], leads[i + 1]]), np.stack([places[j], places[j + 1]])
         corner = np.array([[i, i], [i + 1, i + 1]]) * len(places) + np.array([[j, j + 1], [j, j + 1]])
         law = self.vote.laws(np.repeat(leads, len(places)), np.tile(places, len(leads)))
-        near, others = (
-            Laws(law.log_q.take(corner, axis=1), law.loss.take(corner, axis=1)),
-            self._others(lead, x),
-        )
+        return _Grid(leads, places, lead, x, corner, law, self._others(lead, x))
+
+    def _bounds(self, rows: Rows, grid: _Grid) -> _Bound:
+        """The bounds of all cells of the grid for each of these rows [R, N]."""
+        near = Laws(*(part.take(grid.corner, axis=1) for part in grid.law))
         parts = []
-        for row, (order, forward) in enumerate(zip(self.orders, self.forward, strict=True)):
-            terms = excess(*law, order, forward)
+        for row in rows.tolist():
+            terms = excess(*grid.law, self.orders[row], self.forward[row])
             self._record(row, terms.sum(axis=0).max())
-            cells = _Cells(np.full(len(i), row), lead, x)
-            parts.append(self._bound(cells, near, terms.take(corner, axis=1), others))
-        return _Bound(*(np.stack(each) for each in zip(*parts, strict=True))), cells
+            cells = _Cells(np.full(grid.lead.shape[1], row), grid.lead, grid.x)
+            parts.append(self._bound(cells, near, terms.take(grid.corner, axis=1), grid.others))
+        return _Bound(*(np.stack(each) for each in zip(*parts, strict=True)))
 
     def _refined(self, cells: _Cells, bound: _Bound) -> Curve:
         """An upper bound [A] of the excess in these cells, cut until it is within the tolerance."""

@@ -2,8 +2,8 @@
 
 A vote moves between two classes. `R(a)` is the largest divergence of the three outcomes of `moved_vote`, over
 all places of these two classes and in both directions. It bounds the noisy argmax of every histogram, with
-any number of teachers and classes and any history. docs/worst_case.md proves this, and that the search is
-right.
+any number of teachers and classes and any history. docs/proofs/worst_case.md proves this, and that the search
+is right.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ def curve(noise: Noise, orders: Curve) -> Curve:
     smallest, largest = SCALES.get(noise.family, (math.inf, 0.0))
     if not smallest <= noise.scale <= largest:
         return np.full(len(orders), np.inf)
-    return costs(noise, shares(noise).largest[:, None], orders)[:, 0]
+    of = _largest(noise)
+    right = _right_knots(of.knots, orders[orders <= of.knots[-1]])
+    return costs(noise, of.at(np.unique([right - 1, right]))[:, None], orders)[:, 0]
 
 
 def by_depth(noise: Noise, orders: Curve) -> Levels:
@@ -71,11 +73,43 @@ def costs(noise: Noise, at_knots: Curve, orders: Curve) -> Curve:
     inside, logs = orders <= knots[-1], np.log(at_knots)
     # e / (a (a-1)) is log-convex in the order, so it lies below the chord between two orders
     place = np.maximum(orders[inside], knots[0])
-    right = np.clip(np.searchsorted(knots, place), 1, len(knots) - 1)
+    right = _right_knots(knots, place)
     share = ((place - knots[right - 1]) / (knots[right] - knots[right - 1]))[:, None]
     excess = np.exp((1 - share) * logs[right - 1] + share * logs[right])
     out[inside] = np.log1p(excess * (place * (place - 1))[:, None]) / (place - 1)[:, None]
     return out
+
+
+def _right_knots(knots: Curve, orders: Curve) -> NDArray[np.int64]:
+    """The place of the knot above each order; the one before it is below, or the order itself is lower."""
+    return np.clip(np.searchsorted(knots, orders), 1, len(knots) - 1)
+
+
+class _Largest:
+    """`e / (a (a-1))` of all pairs at the knots, each computed at its first use: a search asks for few."""
+
+    def __init__(self, noise: Noise) -> None:
+        self._noise, self.knots = noise, _knots(noise.scale)
+        self._found = np.full(len(self.knots), np.nan)
+        self._searches = [] if "laplace" in noise.family else _searches(noise, self.knots)
+
+    def at(self, places: NDArray[np.int64]) -> Curve:
+        """The whole curve, known at these places at least."""
+        new = places[np.isnan(self._found[places])]
+        if new.size:
+            self._found[new] = _share(self._excess(new), self.knots[new])
+        return self._found
+
+    def _excess(self, places: NDArray[np.int64]) -> Curve:
+        if not self._searches:
+            return largest_excess(self._noise, self.knots[places], TOLERANCE)
+        result: Curve = np.stack([search.run(places).largest for search in self._searches]).max(axis=0)
+        return result
+
+
+@lru_cache(maxsize=64)
+def _largest(noise: Noise) -> _Largest:
+    return _Largest(noise)
 
 
 @lru_cache(maxsize=32)
@@ -88,16 +122,21 @@ def shares(noise: Noise) -> Suprema:
     if "laplace" in noise.family:
         top, ends = largest_excess(noise, knots, TOLERANCE), np.array([-np.inf, np.inf])
         suprema = Suprema(top, ends, ends, top[None, :, None, None])
-    elif noise.family == "gaussian":
-        suprema = Search(GaussianVote(noise.scale), noise.scale, knots, 1.0).run()
     else:
-        votes = _on_whole_numbers(noise)
-        # a class that wins ties needs a lead that is smaller by one vote
-        runs = [Search(vote, noise.scale, knots, 1.0 - vote.a_wins).run() for vote in votes]
-        suprema = runs[0].larger(runs[1])
+        suprema, *others = (search.run() for search in _searches(noise, knots))
+        for other in others:
+            suprema = suprema.larger(other)
     return suprema._replace(
         largest=_share(suprema.largest, knots), cells=_share(suprema.cells, knots[:, None, None])
     )
+
+
+def _searches(noise: Noise, knots: Curve) -> list[Search]:
+    """One for the law of the moved vote, or one for each class that may win ties."""
+    if noise.family == "gaussian":
+        return [Search(GaussianVote(noise.scale), noise.scale, knots, 1.0)]
+    # a class that wins ties needs a lead that is smaller by one vote
+    return [Search(vote, noise.scale, knots, 1.0 - vote.a_wins) for vote in _on_whole_numbers(noise)]
 
 
 def _on_whole_numbers(noise: Noise) -> tuple[LatticeVote | WideLatticeVote, ...]:

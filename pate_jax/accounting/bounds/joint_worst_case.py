@@ -2,7 +2,7 @@
 
 A largest count of M leaves `T - M` votes for all other classes. So if M is more than half of the votes, the
 vote that moves either leaves a leader that is far ahead, or moves between two classes that are far behind.
-docs/worst_case.md, section 6, derives the largest joint cost over M.
+docs/proofs/worst_case.md, section 6, derives the largest joint cost over M.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def lone_leader_costs(noise: Noise, leader: Counts, teachers: int, classes: int,
 
     A leader with M of T votes that is p ahead of the class that gains the vote leaves `p - (2M - T)` votes
     for all other classes. A close race between the leader and the best of these would cost most, but with so
-    few votes it is rare (docs/worst_case.md, section 6).
+    few votes it is rare (docs/proofs/worst_case.md, section 6).
 
     The first row is the law before the move over the law after it, the second the reverse. Each M must be
     more than half of the votes, and the curve of `argmax_worst_case` must be finite.

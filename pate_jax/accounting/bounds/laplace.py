@@ -35,7 +35,7 @@ def bounded_range(eta: float, orders: Curve) -> Curve:
     The log-ratios of the exponential mechanism lie in an interval `[t - eta, t]`: for `n - e_a + e_b` they
     are `+1/b`, `-1/b` or 0 plus one constant, so `eta = 2/b`. The largest moment over `t` has the logarithm
     `a S(a eta/2) - (a-1) S((a-1) eta/2) - S(eta/2)`, where `S(y) = log(sinh(y)/y)` (derived in
-    docs/accounting.md). If `a eta/2` is below 1 the three terms cancel, and a series replaces them.
+    docs/proofs/accounting.md). If `a eta/2` is below 1 the three terms cancel, and a series replaces them.
 
     >>> bool(bounded_range(0.1, np.array([2.0]))[0] < pure(0.1, np.array([2.0]))[0] / 3)
     True

@@ -2,8 +2,8 @@
 
 A close race of three classes costs up to a third more than one of two. But the place of the best of the other
 classes is random, because of its own noise, so an answer costs the mean over that noise. A recursion over the
-places of the best of the others bounds this mean (docs/worst_case.md, section 5). Losses and masses are
-monotone in both places, so the corners of a box bound everything inside it.
+places of the best of the others bounds this mean (docs/proofs/worst_case.md, section 5). Losses and masses
+are monotone in both places, so the corners of a box bound everything inside it.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ def _averages(race: Race, noise: Noise, cells: _Cells, orders: Curve, width: flo
 
 
 def _mean_excess(race: Race, noise: Noise, cells: _Cells, orders: Curve, width: float) -> tuple[Curve, Curve]:
-    """The recursion of docs/worst_case.md, section 5, from the highest place of the others to the lowest."""
+    """The recursion of docs/proofs/worst_case.md, section 5, from the others' highest place to the lowest."""
     leads, which = np.unique(cells.lead, axis=0, return_inverse=True)
     which, order = which.ravel(), orders[cells.row]
     first, last, count = _places(noise, leads, COARSER * width)

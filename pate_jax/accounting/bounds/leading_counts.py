@@ -3,7 +3,7 @@
 The cost of a histogram depends on all its counts. Here it is bounded over all histograms with the same two
 largest counts, over both directions and every move, with test and argmax as one mechanism. The bound is a
 function of a place in the plane, and one voter moves that place by at most one vote in either count. Proved
-in docs/sanitised.md, section 2.
+in docs/proofs/sanitised.md, section 2.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Relative to the best noisy count of all other classes, the noisy counts of a and b are `x + Z` and `y + Z'`
 before the move, and `x - 1 + Z` and `y + 1 + Z'` after it. The answer is a, b or one of the others: three
-outcomes. A point is given by the lead `p = x - y` and the place x. Derived in docs/worst_case.md, sections 2
-and 4.
+outcomes. A point is given by the lead `p = x - y` and the place x. Derived in docs/proofs/worst_case.md,
+sections 2 and 4.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ class WideLatticeVote:
     """The same under discrete Gaussian noise that is too wide to add up one by one.
 
     A sum over whole numbers is the integral from half a vote before the first of them, as under Gaussian
-    noise, and a small correction (the series of Euler and Maclaurin; docs/worst_case.md, section 2).
+    noise, and a small correction (the series of Euler and Maclaurin; docs/proofs/worst_case.md, section 2).
 
     >>> wide, places = WideLatticeVote(400.0, a_wins=True), (np.array([500.0]), np.array([900.0]))
     >>> summed = LatticeVote(Noise("discrete_gaussian", 400.0), reach=8000, a_wins=True)

@@ -1,4 +1,4 @@
-"""Epsilon of many queries that cost little each, from the Renyi curve of one (docs/worst_case.md, section 7).
+"""Epsilon of many small steps, from the Renyi curve of one (docs/proofs/worst_case.md, section 7).
 
 Converting the Renyi curve of the whole list to epsilon loses up to eight percent. Here the list is compared
 with a Gaussian loss whose variance grows with every query, and each query may depend on all before it.

@@ -3,7 +3,8 @@
 Two neighbours have the readings `x` and `x - 1`, relative to the threshold. The excess `e^{(a-1) J} - 1` of
 their outcomes is a sum of terms whose logarithms bend downwards by no more than a known constant. So two
 values bound everything between them. The search drops cells that cannot hold the largest value, until the
-bound is within `TOLERANCE` of a value that is attained. Derived in docs/accounting.md, "The worst reading".
+bound is within `TOLERANCE` of a value that is attained. Derived in docs/proofs/accounting.md, "The worst
+reading".
 """
 
 from __future__ import annotations

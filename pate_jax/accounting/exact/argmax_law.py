@@ -1,6 +1,6 @@
 """The laws of the noisy argmax of a histogram and of all its one-vote neighbours, in logarithms.
 
-Derived in docs/accounting_exact.md, section 2. With Gumbel noise they are softmaxes of the counts.
+Derived in docs/proofs/exact.md, section 2. With Gumbel noise they are softmaxes of the counts.
 """
 
 from __future__ import annotations

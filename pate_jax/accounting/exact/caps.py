@@ -1,6 +1,6 @@
 """The largest possible cost of an aggregation, whatever the votes: the ceiling of the exact figures.
 
-See docs/accounting.md, "The data-independent figure".
+See docs/proofs/accounting.md, "The data-independent figure".
 """
 
 from __future__ import annotations

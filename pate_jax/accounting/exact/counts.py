@@ -75,17 +75,6 @@ def cost(release: CrowdRelease, order: float) -> Cost:
     return Cost(most * _UP, _slack(release) * _UP)
 
 
-def best_order(release: CrowdRelease, delta: float) -> float:
-    """The order at which the Renyi curve of a release alone gives the least epsilon.
-
-    >>> best_order(NeighbourCounts(queries=80, classes=10, votes=1, sigma=10.0), 1e-5) > 8
-    True
-    """
-    orders = curves.default_orders()
-    curve = np.max([rdp(release, orders, change=change) for change in get_args(Change)], axis=0)
-    return float(np.asarray(curves.epsilon(orders, curve, delta).order, np.float64))
-
-
 def gaussian_mu(release: CrowdRelease, *, change: Change = "changed") -> float | None:
     """The mu of Gaussian-DP of a release, rounded up; None if its noise is discrete Gaussian.
 
@@ -158,6 +147,25 @@ def largest_epsilon(delta: float) -> float:
     34.5
     """
     return math.log(max(delta * _NOTHING / _STRAY - 1, 1e-300))
+
+
+def share_of(target: float, delta: float, runs: int) -> float:
+    """The epsilon of each of so many runs of crowds that together cost at most the target at this delta.
+
+    Squares of mu add up, so each may cost `mu / sqrt(runs)`. That is rounded down to six digits, which leaves
+    room for what the noise of all of them strays from its law.
+
+    >>> share_of(1, 1e-5, 1), share_of(1, 1e-5, 4), share_of(1, 1e-5, 40)
+    (0.999998, 0.468709, 0.133609)
+    """
+    if runs < 1:
+        raise PateError(f"runs={runs} must be at least 1")
+    each = composition.gaussian_epsilon(mu_for(target, delta) / math.sqrt(runs), delta) * (1 - 1e-6)
+    scale = 10.0 ** (5 - math.floor(math.log10(each))) if each > 0 else 1.0
+    found = math.floor(each * scale) / scale
+    if found <= 0:
+        raise PateError(f"epsilon={target:g} leaves nothing for each of {runs} runs: raise it, or have fewer")
+    return found
 
 
 def headcount_for(mu: float, voting: Voting) -> HeadCount:

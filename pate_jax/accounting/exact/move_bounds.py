@@ -1,7 +1,7 @@
 """Upper bounds of `(a-1) D_a` of moves, in both directions, from their one-sided moments.
 
 The sums over the classes j that a move does not touch are matrix products over (a, j) and (j, b) if all
-moves are wanted, and sums of one row for each move if only a few are (docs/accounting_exact.md, section 5).
+moves are wanted, and sums of one row for each move if only a few are (docs/proofs/exact.md, section 5).
 
 For a class j that the move a -> b does not touch, `P'_j / P_j = E_j[R_a S_b]` over the nodes, where R falls
 and S rises. So the ratio lies between `E[R] E[S] - sd(R) sd(S)` and `E[R] E[S]`.

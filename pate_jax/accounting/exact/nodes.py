@@ -1,7 +1,7 @@
 """Quadrature nodes for the law of the noisy argmax, with a proven bound on their relative error.
 
 The integrand of class j is `f(x - n_j) prod_{k != j} F(x - n_k)`. One set of nodes serves every class of a
-histogram and of all its one-vote neighbours. The bounds are derived in docs/accounting_exact.md.
+histogram and of all its one-vote neighbours. The bounds are derived in docs/proofs/exact.md.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class LeftTail(NamedTuple):
 
 
 def left_tail(noise: Noise, groups: Groups) -> LeftTail:
-    """Two bounds of the tail, of which the smaller counts (docs/accounting_exact.md, section 3).
+    """Two bounds of the tail, of which the smaller counts (docs/proofs/exact.md, section 3).
 
     A law that is at least as log-concave as the noise has at most `2 Phi(-D)` of its mass more than D scales
     below its mode. Any log-concave G has at most `G(x)/G(m)` of its mass at or below x, for every m above x.

@@ -2,19 +2,24 @@
 
 Whole-number noise with ties broken at random is equivalent to continuous noise: spread the probability of
 each whole number `x` evenly over the cell `(x-1, x]`. So a node of a discrete family is a cell and a
-`fraction` u of it, and the distribution function there is `F(x-1) + u f(x)` (docs/accounting_exact.md,
+`fraction` u of it, and the distribution function there is `F(x-1) + u f(x)` (docs/proofs/exact.md,
 section 2).
+
+By the law of its noise, a threshold test has a chance to answer, before and after any one vote moves.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import log_ndtr
 
-from pate_jax.mechanisms import Noise
+from pate_jax.accounting.exact.groups import Groups
+from pate_jax.errors import PateError
+from pate_jax.mechanisms import Noise, ThresholdTest
 
 TABLE_LIMIT = 500.0  # the largest discrete Gaussian with a table; wider ones use Euler and Maclaurin's series
 TABLE_REACH = 1 << 18  # the largest value in a table; values further out use the series too
@@ -38,7 +43,9 @@ def log_density(noise: Noise, x: np.ndarray) -> np.ndarray:
         return -np.abs(z) - math.log(2 * scale)
     if family == "exponential":
         return np.where(x >= 0, -z, -np.inf) - math.log(scale)
-    return math.log(math.tanh(0.5 / scale)) - np.abs(z)
+    if family == "discrete_laplace":
+        return math.log(math.tanh(0.5 / scale)) - np.abs(z)
+    raise PateError(f"no density is known here of {family} noise")
 
 
 def log_cdf(noise: Noise, x: np.ndarray, fraction: np.ndarray | float = 1.0) -> np.ndarray:
@@ -65,7 +72,9 @@ def log_cdf(noise: Noise, x: np.ndarray, fraction: np.ndarray | float = 1.0) -> 
             return one_sided
     if family == "discrete_laplace":
         return _log_cdf_discrete_laplace(scale, x, fraction)
-    return _log_cdf_discrete_gaussian(scale, x, fraction)
+    if family == "discrete_gaussian":
+        return _log_cdf_discrete_gaussian(scale, x, fraction)
+    raise PateError(f"no distribution function is known here of {family} noise")
 
 
 def log_tail(noise: Noise, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -186,4 +195,53 @@ def _tail_sum(sigma: float, x: np.ndarray) -> np.ndarray:
     with np.errstate(under="ignore"):
         ratios = np.exp(-(terms * terms - 2 * terms * x[:, None]) / (2 * sigma**2))
     result: np.ndarray = log_density(Noise("discrete_gaussian", sigma), x) + np.log(ratios.sum(axis=1))
+    return result
+
+
+EPSILON = float(np.finfo(np.float64).eps)
+
+
+class Passing(NamedTuple):
+    """The log-probabilities of an answer and of a refusal, and a bound on the error of both."""
+
+    answered: np.ndarray
+    refused: np.ndarray
+    error: np.ndarray
+
+
+def passing(test: ThresholdTest, largest: np.ndarray) -> Passing:
+    """The test's law if the largest margin is `largest`.
+
+    >>> from pate_jax.mechanisms import Noise
+    >>> passing(ThresholdTest(200, Noise("gaussian", 150.0)), np.array([200.0])).answered.round(4).tolist()
+    [-0.6931]
+    """
+    answered, refused = log_tail(test.noise, test.threshold - largest)
+    with np.errstate(invalid="ignore"):
+        error = 16 * EPSILON * (2 + np.nan_to_num(np.abs(answered) + np.abs(refused), posinf=0.0))
+    return Passing(answered, refused, error)
+
+
+def largest(groups: Groups) -> np.ndarray:
+    """The largest margin of each histogram [R]."""
+    result: np.ndarray = groups.margins.max(axis=1)
+    return result
+
+
+def largest_after(groups: Groups) -> np.ndarray:
+    """The largest margin after each move of one vote from group a to group b [R, U, U].
+
+    A move touches two classes, so the largest untouched one is in one of the three groups of largest margin.
+    """
+    order = np.argsort(-groups.margins, axis=1, kind="stable")
+    margins = np.take_along_axis(groups.margins, order, axis=1)
+    sizes = np.take_along_axis(groups.sizes, order, axis=1)
+    rank = np.argsort(order, axis=1)
+    untouched = np.full((*groups.counts.shape, groups.counts.shape[1]), -np.inf)
+    for place in range(min(3, margins.shape[1]) - 1, -1, -1):
+        moved = (rank == place)[:, :, None].astype(int) + (rank == place)[:, None, :]
+        left = sizes[:, place, None, None] - moved >= 1
+        untouched = np.where(left, margins[:, place, None, None], untouched)
+    moved_margins = np.maximum(groups.margins[:, :, None] - 1, groups.margins[:, None, :] + 1)
+    result: np.ndarray = np.maximum(untouched, moved_margins)
     return result

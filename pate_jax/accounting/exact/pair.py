@@ -4,7 +4,7 @@ A person's records are taken out of a finished run. Then the law of every releas
 known, so nothing has to be bounded over neighbours. For answers of teachers some votes move, and each query
 with a moved vote has its own two laws of a label. Their losses are put on a grid by connecting the dots,
 which is never too low, and composed by one Fourier transform a query. For a crowd's tables the pair is one
-Gaussian shift of a known length. Derived in docs/attacks.md, sections 1 and 2.
+Gaussian shift of a known length. Derived in docs/proofs/attacks.md, sections 1 and 2.
 
 These figures are functions of private records and of one person: they are sensitive, and never published.
 """

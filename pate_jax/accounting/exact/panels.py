@@ -2,7 +2,7 @@
 
 Kinks lie at the counts of a histogram and of its neighbours. Between two kinks the integrand is a product of
 exponentials and of `1 - c exp(-x/b)`, which is analytic, so a Gauss rule converges geometrically. The number
-of nodes per panel comes from a bound on an ellipse around the panel (docs/accounting_exact.md). For
+of nodes per panel comes from a bound on an ellipse around the panel (docs/proofs/exact.md). For
 whole-number noise, Gauss rules for the counting measure replace Legendre's.
 """
 

@@ -3,7 +3,7 @@
 Each query has one profile for each direction. The profile is discretised by connecting the dots, which is
 exact on the grid and never too low in between. The list is composed with dp_accounting, each direction
 separately, and the larger epsilon is the result. It is valid for a list of queries fixed in advance. All
-rounding adds to delta. Derived in docs/accounting_exact.md, section 6.
+rounding adds to delta. Derived in docs/proofs/exact.md, section 6.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Privacy profiles of one query: the largest hockey-stick divergence over all one-vote moves, on a grid.
 
 For a move with laws P and P' the divergence at `e` is `H(e) = sum_j (P_j - exp(e) P'_j)_+`. The pointwise
-maximum over all moves is a valid profile of its direction (docs/accounting_exact.md, section 6). It is stored
+maximum over all moves is a valid profile of its direction (docs/proofs/exact.md, section 6). It is stored
 as its time value `h(e) = H(e) - (1 - exp(e))_+`, which is small on both sides of 0 and loses no digits.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 from pate_jax.accounting.exact import argmax_law, moves, remote_classes, renyi
 from pate_jax.accounting.exact.caps import concentrated
 from pate_jax.accounting.exact.groups import Groups
-from pate_jax.accounting.exact.threshold_law import Passing, largest, largest_after, passing
+from pate_jax.accounting.exact.noise_law import Passing, largest, largest_after, passing
 from pate_jax.mechanisms import Noise, ThresholdTest
 
 BLOCK = 1_000_000

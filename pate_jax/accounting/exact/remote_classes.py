@@ -3,7 +3,7 @@
 With many classes, most have hardly any votes, and hundreds of moves between them differ by less than a
 float64 can represent. A class is remote if every term it can add to a sum `sum_j P_j^a P'_j^(1-a)` is below
 exp(-50). Of the remote groups only the one with the most votes is tried. How much the others could change
-the laws of the remaining classes is bounded and added to their error (docs/accounting_exact.md).
+the laws of the remaining classes is bounded and added to their error (docs/proofs/exact.md).
 """
 
 from __future__ import annotations

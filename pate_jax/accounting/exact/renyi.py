@@ -1,7 +1,7 @@
 """The exact data-dependent Renyi cost of an aggregation, from the known law of its outcome.
 
 The cost of a query is the largest divergence, in both directions, between the law of the outcome and its law
-after any one vote has moved (beyond the papers, derived in docs/accounting_exact.md). With a threshold test
+after any one vote has moved (beyond the papers, derived in docs/proofs/exact.md). With a threshold test
 the outcome is "refused" or a label: one joint mechanism. Numerical errors are bounded and added, so a figure
 is never below the truth.
 """
@@ -15,19 +15,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pate_jax.accounting.exact import (
-    argmax_law,
-    divergence,
-    move_bounds,
-    moves,
-    nodes,
-    remote_classes,
-    worst_move,
-)
+from pate_jax.accounting.exact import argmax_law, move_bounds, moves, nodes, remote_classes, worst_move
 from pate_jax.accounting.exact.caps import caps, concentrated, shift_cost
 from pate_jax.accounting.exact.groups import Groups, Merged, merge
 from pate_jax.accounting.exact.moves import Law
-from pate_jax.accounting.exact.threshold_law import Passing, largest, largest_after, passing
+from pate_jax.accounting.exact.noise_law import Passing, largest, largest_after, passing
 from pate_jax.accounting.inputs import check_orders
 from pate_jax.mechanisms import Mechanism, Noise, ThresholdTest, check_votes_suffice
 from pate_jax.system.progress import bar
@@ -194,7 +186,7 @@ def _softmax_moments(
         before, after = moves.test_law(test, groups)
         before = Passing(*(value[:, None, None] for value in before))
         sizes, log_p, log_q, error = moves.join(before, after, sizes, log_p, log_q, error)
-    every = divergence.log_moments(orders, sizes, log_p, log_q, error)
+    every = moves.log_moments(orders, sizes, log_p, log_q, error)
     result: np.ndarray = np.where(groups.moves()[..., None], every, 0).max(axis=(1, 2))
     return result
 
@@ -212,6 +204,6 @@ def _test_costs(test: ThresholdTest, groups: Groups, orders: np.ndarray) -> np.n
     log_q = np.stack([after.refused, after.answered], axis=-1)
     error = np.maximum(before.error[row], after.error)[:, None]
     cost = np.zeros((len(groups.counts), len(orders)))
-    moves.lift(cost, row, divergence.log_moments(orders, np.ones(2), log_p, log_q, error) / (orders - 1))
+    moves.lift(cost, row, moves.log_moments(orders, np.ones(2), log_p, log_q, error) / (orders - 1))
     result: np.ndarray = np.minimum(cost, shift_cost(test.noise, orders))
     return result

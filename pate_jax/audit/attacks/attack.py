@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 from pate_jax.runs import ledger
 from pate_jax.runs.directory import RunDirectory
+from pate_jax.system.tasks import HERE, Engine
 
 OF_VOTES = "SENSITIVE, from the votes: keep it in private/ and publish none of it"
 OF_RECORDS = "SENSITIVE, from the private records: keep it in private/ and publish none of it"
@@ -35,6 +36,7 @@ class Flags(NamedTuple):
     draws: int | None = None  # of the mechanism, on each side; unset: as many as it takes
     shadows: int = 128  # runs of the whole pipeline for membership inference
     canaries: int = 20_000  # in all, of the audit of the whole pipeline
+    engine: Engine = HERE  # who repeats the run
 
 
 class Attack(NamedTuple):
@@ -48,7 +50,7 @@ class Attack(NamedTuple):
 def of_counts(run: RunDirectory) -> str | None:
     """Why attacks that weigh single labels do not suit a run, if its teachers gave whole histograms."""
     line = next(ledger.lines(run.ledger), None)
-    if line is None or not line.mechanism.releases_counts:
+    if line is None or not line.event.mechanism.releases_counts:
         return None
     return (
         f"{run.root} answered by whole rows of noisy counts, one Gaussian release whose cost depends on no "

@@ -4,7 +4,7 @@ The attacker knows a record but for a hidden part, and its label. It has the tru
 few public inputs, and takes the one with which the student is surest of the label. What is true of everybody
 helps it with any record: that is inference about the population, and no privacy forbids it. What a record
 loses by having taken part is the difference between members and others, which a guarantee bounds by the
-total variation that it allows. Derived in docs/attacks.md.
+total variation that it allows. Derived in docs/proofs/attacks.md.
 """
 
 from __future__ import annotations

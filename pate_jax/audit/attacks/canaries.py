@@ -3,7 +3,7 @@
 Canaries are records of an attacker's choosing whose presence coins decide. What the pipeline would publish
 about them is looked at, without their coins, and then counted how often guesses were right. No private record
 is read and no canary enters the run: they play in a copy of its pipeline in memory, with its public side, its
-noise and keys of their own. Derived in docs/attacks.md, section 8.
+noise and keys of their own. Derived in docs/proofs/attacks.md, section 8.
 
 Canaries of sums each have their whole length on one direction of one class.
 A coin decides on which side of zero. The two contents are as far apart as any two that a voter may have, and
@@ -48,7 +48,7 @@ from pate_jax.runs import inputs as run_inputs
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.crowds import steps
 from pate_jax.runs.crowds.inputs import Crowd
-from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.directory import RunDirectory, kind_of
 from pate_jax.runs.inputs import Inputs
 
 RUNS = 16  # at least, in which the canaries play
@@ -173,7 +173,7 @@ class Bounds(NamedTuple):
 
 def unfit(run: RunDirectory) -> str | None:
     """Why canaries cannot play in a run's pipeline: class sums, or linear teachers, can."""
-    if crowd_inputs.is_crowd(run):
+    if kind_of(run) == "crowd":
         fits = run.record.read().crowd.voters == "sums"
     else:
         settings = run.record.read()
@@ -192,7 +192,7 @@ def of_run(run: RunDirectory, flags: Flags) -> Bounds:
     """The bounds for a run, from as many canaries as asked for."""
     if flags.canaries < _LEAST:
         raise PateError(f"canaries={flags.canaries} must be at least {_LEAST}; thousands show something")
-    if crowd_inputs.is_crowd(run):
+    if kind_of(run) == "crowd":
         return of_sums(run, flags.canaries)
     return of_teachers(run, flags.canaries)
 
@@ -226,7 +226,7 @@ def of_steps(opened: Crowd, number: HeadCount, canaries: int) -> Bounds:
 
 def releases(run: RunDirectory) -> tuple[ClassSums, HeadCount]:
     """What a run of sums has released: the table and the number of voters."""
-    lines = [line.release for line in ledger.releases(run.ledger)]
+    lines = [line.event for line in ledger.releases(run.ledger)]
     table = next((one for one in lines if isinstance(one, ClassSums)), None)
     number = next((one for one in lines if isinstance(one, HeadCount)), None)
     if table is None or number is None:
@@ -244,17 +244,17 @@ def planted(opened: Crowd, table: ClassSums, number: HeadCount, canaries: int) -
 def of_teachers(run: RunDirectory, canaries: int) -> Bounds:
     """One canary in a run, over many runs."""
     inputs, line = run_inputs.open(run, tolerant=True), next(ledger.lines(run.ledger))
-    if isinstance(line.mechanism, StableAnswers) or line.mechanism.releases_counts:
+    if isinstance(line.event.mechanism, StableAnswers) or line.event.mechanism.releases_counts:
         raise PateError(unfit(run) or "no canary suits a list of stable answers")
     pool = inputs.seen_of(inputs.dataset.public)
-    race = mechanism.race(line.mechanism, line.teachers, line.classes)[0][0]
+    race = mechanism.race(line.event.mechanism, line.event.teachers, line.event.classes)[0][0]
     key = secrets.token_bytes(32)
-    pair = teacher_canaries.votes(labeller(inputs), pool, race, line.asked, key=key)
-    seen = teacher_canaries.rates(line.mechanism, pair, canaries, coins=_coins())
-    worst = WorstCase(line.mechanism, [line.teachers], line.classes)
+    pair = teacher_canaries.votes(labeller(inputs), pool, race, line.event.asked, key=key)
+    seen = teacher_canaries.rates(line.event.mechanism, pair, canaries, coins=_coins())
+    worst = WorstCase(line.event.mechanism, [line.event.teachers], line.event.classes)
 
     def claim(delta: float) -> float:
-        return float(worst.figure(np.array([line.asked]), delta).epsilon.epsilon)
+        return float(worst.figure(np.array([line.event.asked]), delta).epsilon.epsilon)
 
     delta = budget.agreed_delta(run, None)
     return Bounds(canaries, canaries, canary_bounds.many_runs(seen, claim, (delta, *_WIDE)))

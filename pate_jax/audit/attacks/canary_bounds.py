@@ -11,7 +11,7 @@ How many are accused is fixed before the coins are looked at, and the doubt is s
 scores. `epsilon_from_gdp` of jax_privacy 2.0.0 is not used: it takes the absolute value of a distance that is
 negative where an attack finds nothing, so it shows leaks in pure noise. The default correction for all
 thresholds divides by those alone that the data single out, so it is not used either. Derived in
-docs/attacks.md, section 8.
+docs/proofs/attacks.md, section 8.
 """
 
 from __future__ import annotations

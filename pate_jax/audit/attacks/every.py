@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pate_jax.audit.attacks import (
@@ -17,14 +18,10 @@ from pate_jax.audit.attacks import (
 from pate_jax.audit.attacks.attack import Attack, Finding, Flags
 from pate_jax.audit.attacks.public_twin import Twin
 from pate_jax.errors import PateError
-from pate_jax.runs import stages
+from pate_jax.runs import results, stages
 from pate_jax.runs.crowds import stages as crowd_stages
-from pate_jax.runs.crowds.inputs import is_crowd
-from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.parties.join import is_party
-from pate_jax.runs.release import write
+from pate_jax.runs.directory import RunDirectory, kind_of
 from pate_jax.runs.report import attacks
-from pate_jax.runs.stages import ATTACKS as KIND
 from pate_jax.student import Student
 from pate_jax.system import storage
 
@@ -60,11 +57,45 @@ class Attacked(NamedTuple):
 
     def text(self) -> str:
         """For a terminal."""
-        lines = [one.text() for one in self.findings.values()]
-        if self.left_out:
-            names = ", ".join(self.left_out)
-            lines.append(f"not made here: {names} (`--only NAME` tells the reason)")
-        return "\n".join(lines)
+        return "\n".join([*(one.text() for one in self.findings.values()), *self._not_made()])
+
+    def brief(self) -> str:
+        """The same in 25 lines at most: what each attack found first and last, or all where it fails."""
+        lines, more = [], 0
+        for one in self.findings.values():
+            told = one.text().splitlines()
+            kept = [_cut(line) for line in _ends(told)] if one.holds else told
+            lines += kept
+            more += len(told) - len(kept)
+        verdict = "All hold." if self.holds else "SOME DO NOT HOLD: publish nothing, and report this."
+        end = f"{len(self.findings)} attacks were made. {verdict} `--all` shows {more:,} more lines."
+        return "\n".join([*lines, *self._not_made(), end])
+
+    def _not_made(self) -> list[str]:
+        names = ", ".join(self.left_out)
+        return [f"not made here: {names} (`--only NAME` tells the reason)"] if self.left_out else []
+
+
+def _ends(lines: Sequence[str]) -> list[str]:
+    """The first line, the one after it where it is a heading, and the last.
+
+    >>> _ends(["recovery:", "  first", "  second", "  third"])
+    ['recovery:', '  first', '  third']
+    """
+    first = 2 if lines and lines[0].endswith(":") else 1
+    return [*lines[:first], *lines[first:][-1:]]
+
+
+def _cut(line: str) -> str:
+    """A line that ends after a sentence or so: 170 characters at most.
+
+    >>> len(_cut("word " * 100)) <= 170
+    True
+    """
+    margin = line[: len(line) - len(line.lstrip())]
+    return (
+        line if len(line) <= 170 else margin + textwrap.shorten(line, 170 - len(margin), placeholder=" ...")
+    )
 
 
 def attacked(run: RunDirectory, only: str | None = None, flags: Flags = _USUAL) -> Attacked:
@@ -79,7 +110,7 @@ def attacked(run: RunDirectory, only: str | None = None, flags: Flags = _USUAL) 
     left_out = tuple(name for name, reason in unfit.items() if reason is not None)
     made = {one.name: one.attacked(run, flags) for one in chosen if one.name not in left_out}
     found = Attacked(made, left_out)
-    storage.write_json(run.attacks, KIND, found.to_dict(), mode=0o600)
+    storage.write_json(run.attacks, results.ATTACKS, found.to_dict(), mode=0o600)
     twin = found.findings.get(public_twin.ATTACK.name)
     told = twin.to_dict() if isinstance(twin, Twin) and twin.holds else None
     tell(run, told)
@@ -94,14 +125,15 @@ def _named(name: str) -> Attack:
 
 def tell(run: RunDirectory, twin: Mapping[str, Any] | None) -> None:
     """Write the owner's page of a finished run again, and with a twin the whole release."""
-    if is_party(run) or not (run.results.exists() and run.statement.exists()):
+    if kind_of(run) == "party" or not (run.results.exists() and run.statement.exists()):
         return
-    kind = crowd_stages if is_crowd(run) else stages
+    tell_owner, tell_all = stages.tell_owner, stages.tell
+    if kind_of(run) == "crowd":
+        tell_owner, tell_all = results.tell_owner, crowd_stages.tell
     if twin is None:
-        kind.tell_owner(run)
+        tell_owner(run)
         return
-    results = storage.read_json(run.results, "results") | {"attacked": attacks.paragraph(twin)}
+    found = results.kept(run) | {"attacked": attacks.paragraph(twin)}
     statement = storage.read_json(run.public_statement, "statement")
-    write.write(run.release, Student.load(run.student), statement, results)
-    storage.write_json(run.results, "results", results)
-    kind.tell(run)
+    results.keep(run, Student.load(run.student), statement, found)
+    tell_all(run)

@@ -4,7 +4,7 @@ The sampler of a run answers one query again and again, with and without one mov
 that serve nothing else. Whoever sees an answer and must say which side it came from cannot do better than the
 exact law allows. So the draws give a lower bound of epsilon, from Clopper and Pearson's limits at all
 thresholds of the likelihood ratio. It must not exceed the exact epsilon of the pair, and it should come
-close, or the attack would not notice a mistake. Nothing private is read. Derived in docs/attacks.md,
+close, or the attack would not notice a mistake. Nothing private is read. Derived in docs/proofs/attacks.md,
 section 3.
 """
 
@@ -21,8 +21,8 @@ from scipy import special
 
 from pate_jax import aggregate
 from pate_jax.accounting.exact import pair, probabilities
+from pate_jax.accounting.exact.noise_law import passing
 from pate_jax.accounting.exact.pair import Moves
-from pate_jax.accounting.exact.threshold_law import passing
 from pate_jax.aggregate import noise
 from pate_jax.aggregate.crowds import noisy_table
 from pate_jax.audit.attacks.attack import Attack, Flags
@@ -31,8 +31,7 @@ from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, NeighbourCounts
 from pate_jax.mechanisms.stable import StableAnswers
 from pate_jax.runs import ledger
-from pate_jax.runs.crowds.inputs import is_crowd
-from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.directory import RunDirectory, kind_of
 from pate_jax.system import progress
 
 DOUBT = 0.05  # the chance that the lower bound of an honest sampler is above the truth
@@ -95,13 +94,13 @@ class Audits(NamedTuple):
 
 def of_run(run: RunDirectory, flags: Flags, *, key: Key = noise.fresh_key) -> Audits:
     """The audit of the mechanism that answered, or of every different release of a crowd."""
-    if is_crowd(run):
-        releases = dict.fromkeys(line.release for line in ledger.releases(run.ledger))
+    if kind_of(run) == "crowd":
+        releases = dict.fromkeys(line.event for line in ledger.releases(run.ledger))
         return Audits([of_table(one, key=key, draws=flags.draws) for one in releases])
     line = next(ledger.lines(run.ledger))  # it names the teachers and the classes
-    if isinstance(line.mechanism, StableAnswers):
+    if isinstance(line.event.mechanism, StableAnswers):
         raise PateError(_NO_DRAWS.format(run.root))
-    mechanism, teachers, classes = line.mechanism, line.teachers, line.classes
+    mechanism, teachers, classes = line.event.mechanism, line.event.teachers, line.event.classes
     if mechanism.releases_counts:
         row = NeighbourCounts(queries=1, classes=classes, votes=1, sigma=mechanism.noise.scale)
         return Audits([of_table(row, key=key, draws=flags.draws, called="a row of counts")])
@@ -110,8 +109,8 @@ def of_run(run: RunDirectory, flags: Flags, *, key: Key = noise.fresh_key) -> Au
 
 def unfit(run: RunDirectory) -> str | None:
     """Why a run's noise cannot be attacked by draws: it belongs to a whole list of answers."""
-    line = None if is_crowd(run) else next(ledger.lines(run.ledger), None)
-    of_list = line is not None and isinstance(line.mechanism, StableAnswers)
+    line = None if kind_of(run) == "crowd" else next(ledger.lines(run.ledger), None)
+    of_list = line is not None and isinstance(line.event.mechanism, StableAnswers)
     return _NO_DRAWS.format(run.root) if of_list else None
 
 

@@ -14,8 +14,8 @@ from pate_jax.audit.attacks.attack import OF_RECORDS, Attack, Flags, of_counts
 from pate_jax.audit.attacks.roc import Measured
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.stable import StableAnswers
-from pate_jax.runs.crowds import inputs as crowd_inputs
-from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.directory import RunDirectory, kind_of
+from pate_jax.system.tasks import HERE, Engine
 
 
 class Guesses(NamedTuple):
@@ -40,19 +40,21 @@ class Guesses(NamedTuple):
         return "\n".join([head, *(f"  {one.sentence()}" for one in self.attacks)])
 
 
-def attacked(run: RunDirectory, runs: int = Flags().shadows) -> list[Measured]:
+def attacked(run: RunDirectory, runs: int = Flags().shadows, engine: Engine = HERE) -> list[Measured]:
     """The figures of all attacks on a run, from so many shadows; nothing is written."""
     if (reason := unfit(run)) is not None:
         raise PateError(reason)
     made, promise = replicas.of_run(run)
     seed = int.from_bytes(run.secret.derive("shadow runs")[:8], "big")
-    return membership.attacked(shadows.played(made, runs, seed), promise, made.released)
+    remade = shadows.Remade(replicas.of_run, run.root)
+    seen = shadows.played(made, runs, seed, engine=engine, remade=remade)
+    return membership.attacked(seen, promise, made.released)
 
 
 def unfit(run: RunDirectory) -> str | None:
     """Why shadow runs of a run cannot be made in memory: those of crowds and of linear teachers can."""
     settings = run.record.read()
-    if crowd_inputs.is_crowd(run):
+    if kind_of(run) == "crowd":
         return None
     if "data" not in settings:
         return (
@@ -75,7 +77,7 @@ def unfit(run: RunDirectory) -> str | None:
 
 def of_run(run: RunDirectory, flags: Flags) -> Guesses:
     """The figures of all attacks on a run."""
-    return Guesses(attacked(run, flags.shadows))
+    return Guesses(attacked(run, flags.shadows, flags.engine))
 
 
 ATTACK = Attack("membership", unfit, of_run)

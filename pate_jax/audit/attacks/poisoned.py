@@ -12,9 +12,7 @@ from pate_jax.ensemble import checkpoint
 from pate_jax.runs import answers, inputs
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.crowds import steps
-from pate_jax.runs.crowds.inputs import is_crowd
-from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.parties.join import is_party
+from pate_jax.runs.directory import RunDirectory, kind_of
 
 
 def unfit(run: RunDirectory) -> None:
@@ -25,13 +23,13 @@ def unfit(run: RunDirectory) -> None:
 def of_run(run: RunDirectory, flags: Flags) -> Poisoned:
     """Certificates of a run and, where its records are at hand, trials."""
     del flags
-    return of_crowd(run) if is_crowd(run) else of_teachers(run)
+    return of_crowd(run) if kind_of(run) == "crowd" else of_teachers(run)
 
 
 def of_teachers(run: RunDirectory) -> Poisoned:
     """Of a run by teachers; votes that were made elsewhere are certified only."""
     votes = answers.load_asked(run)
-    trained = "data" in run.record.read() and not is_party(run) and votes.teacher_labels is not None
+    trained = "data" in run.record.read() and kind_of(run) != "party" and votes.teacher_labels is not None
     made = PoisonedTeachers(inputs.open(run, tolerant=True)) if trained else None
     if made is not None and not (made.removals.config.closed_form or checkpoint.folders(run.teachers)):
         made = None  # its teachers were removed

@@ -7,7 +7,7 @@ How many bad voters cannot change a label follows from its lead.
 A label is the class of the highest score, and with its rule held a score is linear in the table. A voter's
 own table is bounded, whatever its records hold, so one voter whose contents change moves the difference of
 two scores by a known `reach` at most. A lead of more than `k reach` is therefore left by k of them. Derived
-in docs/attacks.md, section 4.
+in docs/proofs/attacks.md, section 4.
 
 Everything here follows from the released table and public inputs. The rule is what the run computed from
 that table as well: how much it believes each direction, or each query. It is held, and so is the noise.

@@ -104,7 +104,7 @@ class PoisonedTeachers:
             seen, labels = self.inputs.seen.private.inputs, np.asarray(part.labels)
             said = trained(self.inputs, self.removals.config, rows, seen, labels, self.asked)
             return np.stack([said[teacher] for teacher in range(len(said))])
-        kept = checkpoint.finished_teachers(self.inputs.run.teachers)
+        kept = checkpoint.finished_teachers(self.inputs.run.teachers, self.inputs.net)
         return ensemble.predict(self.inputs.net, self.inputs.dataset.preprocessing, kept, self.asked)
 
     def _trial(self, poison: Poison, placement: Placement, units: list[str]) -> Trial:

@@ -10,6 +10,7 @@ teachers are played whole; of all others the sampler alone is attacked, at the p
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -30,9 +31,8 @@ from pate_jax.mechanisms.stable import StableAnswers
 from pate_jax.runs import inputs, ledger
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.crowds import steps
-from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.directory import RunDirectory, kind_of
 from pate_jax.runs.inputs import Inputs
-from pate_jax.runs.parties.join import is_party
 from pate_jax.runs.queries import asked_inputs
 from pate_jax.runs.report import attacks
 from pate_jax.student import Student
@@ -66,7 +66,7 @@ class Twin(NamedTuple):
 
 def unfit(run: RunDirectory) -> str | None:
     """Why a run has no twin: it has no student yet, or its noise is not drawn here and answer by answer."""
-    if is_party(run):
+    if kind_of(run) == "party":
         return f"{run.root} is a party's part of a vote, whose noise no party draws alone: leave out --only"
     if not run.results.exists():
         return f"{run.root} has released no student yet, whose labels a twin needs: run `pate student` first"
@@ -78,8 +78,12 @@ def of_run(run: RunDirectory, flags: Flags) -> Twin:
     audits = mechanism.of_run(run, flags._replace(draws=flags.draws or mechanism.LEAST), key=_keys())
     if members.unfit(run) is not None:
         return Twin(0, [], audits)
-    made, promise = of_crowd(run) if crowd_inputs.is_crowd(run) else of_teachers(run)
-    seen = shadows.played(made, flags.shadows, _PUBLIC_SEED)
+    make: Callable[[RunDirectory], tuple[Tables | LinearTeachers, Promise]] = (
+        of_crowd if kind_of(run) == "crowd" else of_teachers
+    )
+    made, promise = make(run)
+    remade = shadows.Remade(make, run.root)
+    seen = shadows.played(made, flags.shadows, _PUBLIC_SEED, engine=flags.engine, remade=remade)
     return Twin(made.records, membership.attacked(seen, promise, made.released), audits)
 
 
@@ -87,13 +91,13 @@ def of_crowd(run: RunDirectory) -> tuple[Tables, Promise]:
     """The pipeline of a crowd's run on public inputs, each of which is a voter."""
     opened = crowd_inputs.opened(run, tolerant=True)
     some, labels = _records(opened.inputs)
-    number = next(one.release for one in steps.shown(run).numbers if isinstance(one.release, HeadCount))
+    number = next(one.event for one in steps.shown(run).numbers if isinstance(one.event, HeadCount))
     which = np.arange(len(some))
     each = []
     for line in steps.shown(run).tables:
         here = opened.at(steps.step_of(line))
         people = Voters(here.seen.public.inputs[some], labels.astype(np.int32), None)
-        each.append(replicas.made_of(here, line.release, people, which))
+        each.append(replicas.made_of(here, line.event, people, which))
     made = Tables(tuple(each), labels, which, number, max(1, len(some) // _REFERENCE))
     return made, made.promise(opened.choice.delta)
 
@@ -102,19 +106,19 @@ def of_teachers(run: RunDirectory) -> tuple[LinearTeachers, Promise]:
     """The pipeline of linear teachers on public inputs, which are cut into as many shards at random."""
     opened, promise = inputs.open(run, tolerant=True), replicas.promised(run)
     line, (some, labels) = next(ledger.lines(run.ledger)), _records(opened)
-    if opened.net.front is None or isinstance(line.mechanism, StableAnswers):
+    if opened.net.front is None or isinstance(line.event.mechanism, StableAnswers):
         raise PateError(f"{run.root} has no linear teachers whose answers are repeated one by one")
-    shards = np.random.default_rng(_PUBLIC_SEED).integers(0, line.teachers, len(some))
+    shards = np.random.default_rng(_PUBLIC_SEED).integers(0, line.event.teachers, len(some))
     made = LinearTeachers(
         entries=opened.net.front(opened.seen_of(opened.dataset.public)[some]),
         labels=labels,
         persons=np.arange(len(some)),
         teacher_of=shards,
         asked=opened.net.front(opened.seen_of(asked_inputs(opened))),
-        teachers=line.teachers,
-        classes=line.classes,
+        teachers=line.event.teachers,
+        classes=line.event.classes,
         penalty=opened.teacher.resolved().weight_decay or 0.0,
-        mechanism=line.mechanism,
+        mechanism=line.event.mechanism,
         promised=promise,
         reference=max(1, len(some) // _REFERENCE),
     )

@@ -4,7 +4,7 @@ The student of a run is trained again from public inputs, the released answers a
 that holds nothing else, with a data set whose private part is empty, while no file of the run or of the
 private data can be opened. If the same numbers come out, whoever studies the student learns nothing beyond
 those inputs and answers, for it follows from them. Students that hold inputs are looked at: each must be a
-public input. Derived in docs/attacks.md.
+public input. Derived in docs/proofs/attacks.md.
 """
 
 from __future__ import annotations
@@ -33,10 +33,9 @@ from pate_jax.errors import PateError
 from pate_jax.models import trees
 from pate_jax.runs import students
 from pate_jax.runs.crowds import stages, steps
-from pate_jax.runs.crowds.inputs import Crowd, is_crowd
-from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.crowds.inputs import Crowd
+from pate_jax.runs.directory import RunDirectory, kind_of
 from pate_jax.runs.inputs import Inputs
-from pate_jax.runs.parties import join
 from pate_jax.runs.queries import asked_inputs
 from pate_jax.runs.release.findings import Finding, failed
 from pate_jax.runs.secret import Secret
@@ -154,7 +153,7 @@ def rebuilt(run: RunDirectory, opened: Inputs, folder: Path) -> Student:
     there = Released(folder, run.secret.derive(_KEY))
     for path in (path for pattern in _RELEASED for path in run.private.glob(pattern)):
         _copied(path, there.private / path.name)
-    choice, asked = opened.choice, [] if is_crowd(run) else [asked_inputs(opened)]
+    choice, asked = opened.choice, [] if kind_of(run) == "crowd" else [asked_inputs(opened)]
     public = without_private(opened.dataset)
     inputs = dataclasses.replace(opened, run=there, opened=public)
     kept = (run.root, choice.private, choice.manual_dir, choice.data_dir)
@@ -236,7 +235,7 @@ def _seen(dataset: data.Dataset, inputs: np.ndarray) -> set[str]:
 
 def unfit(run: RunDirectory) -> str | None:
     """Why the student of a run cannot be made again from public things."""
-    if join.is_party(run):
+    if kind_of(run) == "party":
         return f"{run.root} is one party's part of a vote: `pate verify {run.root}` checks what it holds"
     if not run.results.exists():
         return f"{run.root} has no student yet: run `pate student {run.root}` first"
@@ -270,7 +269,11 @@ def of_run(run: RunDirectory, flags: Flags) -> Reconstructed:
         finding,
         same,
         contents(run.release),
-        held(released, dataset, dataset.public.inputs if is_crowd(run) else asked_inputs(opened).inputs),
+        held(
+            released,
+            dataset,
+            dataset.public.inputs if kind_of(run) == "crowd" else asked_inputs(opened).inputs,
+        ),
         _inferred(run, released, dataset),
     )
 

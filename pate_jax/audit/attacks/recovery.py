@@ -5,7 +5,7 @@ average the noise away has to ask in other words: an image moved by a pixel, a r
 digit. Such near-duplicates are asked, answered by the run's mechanism under keys of their own, and the
 histogram of most likelihood is compared with the true one. Each of these answers is charged. Then the same
 inputs are asked again and again: a second draw that nobody pays for would be a leak. Derived in
-docs/attacks.md.
+docs/proofs/attacks.md.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from pate_jax import accounting, aggregate, voting
+from pate_jax.accounting.inputs import CUSTOMARY_DELTA
 from pate_jax.aggregate import noise
 from pate_jax.audit.attacks import mechanism as audits
 from pate_jax.audit.attacks.attack import OF_VOTES, Attack, Flags, of_counts
@@ -28,9 +29,8 @@ from pate_jax.data.dataset import numbered_ids
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.stable import StableAnswers
-from pate_jax.runs import answers, batches, budget, inputs, ledger, stages
-from pate_jax.runs.crowds.inputs import is_crowd
-from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs import answers, batches, inputs, ledger, stages
+from pate_jax.runs.directory import RunDirectory, kind_of
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.queries import asked_inputs
 from pate_jax.system import storage
@@ -137,7 +137,7 @@ def through_a_run(mechanism: Mechanism, votes: Votes, times: int) -> Asked:
             batches.adopt(run, voting.Votes(votes[rows], ids=names), None, relation="record")
             batches.answer(run, mechanism)
             found = storage.read_arrays(run.answers, "answers")
-            charged = sum(line.asked for line in ledger.lines(run.ledger))
+            charged = sum(line.event.asked for line in ledger.lines(run.ledger))
     given = np.where(found["row_answered"], found["row_labels"], -1)
     return Asked(given.reshape(len(votes), times), charged)
 
@@ -242,13 +242,13 @@ def near_duplicates(inputs: np.ndarray, copies: int, random: np.random.Generator
 
 def unfit(run: RunDirectory) -> str | None:
     """Why nothing of a run can be asked again: it releases a table once, or exact pluralities."""
-    if is_crowd(run):
+    if kind_of(run) == "crowd":
         return (
             f"{run.root} is the run of a crowd, which releases each table once: no question is answered "
             "twice, so leave out --only"
         )
     line = next(ledger.lines(run.ledger), None)
-    if line is not None and isinstance(line.mechanism, StableAnswers):
+    if line is not None and isinstance(line.event.mechanism, StableAnswers):
         return _EXACT.format(run.root)
     return of_counts(run)
 
@@ -256,7 +256,7 @@ def unfit(run: RunDirectory) -> str | None:
 def of_run(run: RunDirectory, flags: Flags, *, key: Key = noise.fresh_key) -> Recovered:
     """Ask about some queries of a run in other words, with new noise; the run itself is asked nothing."""
     line, settings = next(ledger.lines(run.ledger)), run.record.read()
-    mechanism = line.mechanism
+    mechanism = line.event.mechanism
     if isinstance(mechanism, StableAnswers):
         raise PateError(_EXACT.format(run.root))
     asked = answers.load_asked(run)
@@ -268,15 +268,15 @@ def of_run(run: RunDirectory, flags: Flags, *, key: Key = noise.fresh_key) -> Re
     if "data" in settings:
         copies = _votes_on(inputs.open(run, tolerant=True), rows)
     wrong = rebuilt(mechanism, votes, copies, key=key)
-    delta = settings.delta or budget.CUSTOMARY_DELTA
+    delta = settings.delta or CUSTOMARY_DELTA
     moved = np.abs(copies - votes[:, None]).sum(2).mean() / 2
     costs = [_charged(mechanism, line, number, delta) for number in ANSWERS]
     return Recovered(
-        line.teachers,
+        line.event.teachers,
         float(moved) if "data" in settings else None,
         tuple(Rebuilt(*one) for one in zip(ANSWERS, wrong, costs, strict=True)),
         delta,
-        repeated(mechanism, line.teachers, line.classes),
+        repeated(mechanism, line.event.teachers, line.event.classes),
     )
 
 
@@ -290,9 +290,11 @@ def contested(votes: Votes) -> Int[np.ndarray, " row"]:
     return np.unique(order[[0, len(order) // 2]])
 
 
-def _charged(mechanism: Mechanism, line: ledger.Line, number: int, delta: float) -> float:
+def _charged(mechanism: Mechanism, line: ledger.AnswerLine, number: int, delta: float) -> float:
     """The epsilon of so many answers, whatever the votes."""
-    cost, _ = accounting.worst_case(mechanism, [line.teachers] * number, delta, classes=line.classes)
+    cost, _ = accounting.worst_case(
+        mechanism, [line.event.teachers] * number, delta, classes=line.event.classes
+    )
     return float(cost.epsilon)
 
 

@@ -235,20 +235,20 @@ def shifts_of(crowd: Crowd) -> Shifts:
     shown, held = steps.shown(crowd.run), crowd.held_out
     _check([*shown.numbers, *shown.tables, *shown.scores, *shown.comparisons])
     removed, changed = np.zeros((2, len(names)))
-    removed += sum(1 / line.release.sigma**2 for line in shown.numbers)
+    removed += sum(1 / line.event.sigma**2 for line in shown.numbers)
     for line in shown.tables:
-        here, release = crowd.at(steps.step_of(line)), line.release
+        here, release = crowd.at(steps.step_of(line)), line.event
         own = tables.own_squares(here.plan, here.people)
         _add(removed, which, ~held, crowd, own / release.sigma**2)
         _add(changed, which, ~held, crowd, _furthest(release, own) / release.sigma**2)
     for line in shown.scores:
         own = agreement.agreed(crowd.judges, lambda seen: spaces.labels(crowd.scored, seen))
-        _add(removed, which, held, crowd, own / line.release.sigma**2)
-        _add(changed, which, held, crowd, np.ones(len(own)) / line.release.sigma**2)
+        _add(removed, which, held, crowd, own / line.event.sigma**2)
+        _add(changed, which, held, crowd, np.ones(len(own)) / line.event.sigma**2)
     for line in shown.comparisons:
         gone, other = _compared(crowd)
-        _add(removed, which, held, crowd, gone / line.release.sigma**2)
-        _add(changed, which, held, crowd, other / line.release.sigma**2)
+        _add(removed, which, held, crowd, gone / line.event.sigma**2)
+        _add(changed, which, held, crowd, other / line.event.sigma**2)
     return Shifts(names, np.sqrt(removed), np.sqrt(changed))
 
 
@@ -301,8 +301,8 @@ def _furthest(release: CrowdRelease, own: Int[np.ndarray, " voter"]) -> Float[np
 def _check(lines: list[CrowdLine]) -> None:
     """Refuse noise that is not the rounded Gaussian, which every run draws."""
     for line in lines:
-        if line.release.family != "rounded_gaussian":
+        if line.event.family != "rounded_gaussian":
             raise PateError(
-                f"release {line.batch} has noise of the family {line.release.family!r}, whose shifts this "
+                f"release {line.batch} has noise of the family {line.event.family!r}, whose shifts this "
                 "command does not know: only runs with rounded Gaussian noise, the default, can be asked"
             )

@@ -34,7 +34,7 @@ from pate_jax.runs import inputs
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.crowds import steps
 from pate_jax.runs.crowds.inputs import Crowd
-from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.directory import RunDirectory, kind_of
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.queries import asked_inputs
 from pate_jax.student.methods.ridge import of_features
@@ -47,7 +47,7 @@ Replica: TypeAlias = Sums | Tables | LinearTeachers
 
 def of_run(run: RunDirectory) -> tuple[Replica, Promise]:
     """The pipeline of a run of a crowd or of linear teachers, and what it promises."""
-    if not crowd_inputs.is_crowd(run):
+    if kind_of(run) != "crowd":
         promise = promised(run)
         return of_teachers(inputs.open(run, tolerant=True), promise), promise
     opened = crowd_inputs.opened(run, tolerant=True)
@@ -112,11 +112,11 @@ def of_crowd(opened: Crowd) -> Sums | Tables:
     shown, choice = steps.shown(opened.run), opened.choice
     if not shown.tables:
         raise PateError(f"{opened.run.ledger} shows no table yet: repeat the command that made the run")
-    number = next(one.release for one in shown.numbers if isinstance(one.release, HeadCount))
+    number = next(one.event for one in shown.numbers if isinstance(one.event, HeadCount))
     which, reference = numbered(units_of(opened.seen.private, choice.by)[~opened.held_out])
     if choice.voters == "sums" and choice.by == "record" and len(shown.tables) == 1:
-        return _sums(opened, shown.tables[0].release, number, which, reference)
-    heres = [(opened.at(steps.step_of(line)), line.release) for line in shown.tables]
+        return _sums(opened, shown.tables[0].event, number, which, reference)
+    heres = [(opened.at(steps.step_of(line)), line.event) for line in shown.tables]
     made = [made_of(here, release, here.people, which) for here, release in heres]
     return Tables(tuple(made), _labels(opened.people), which, number, reference)
 

@@ -2,7 +2,8 @@
 
 The figures are of these records and of one person. They are far below the run's guarantee for most people,
 and they reveal something about them. So they are sensitive: they are written into private/ only, nothing of
-them is ever published, and the guarantee stays what the statement says. docs/attacks.md explains each figure.
+them is ever published, and the guarantee stays what the statement says. docs/guide/risk.md explains each
+figure.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.stable import StableAnswers
 from pate_jax.runs import inputs, ledger
 from pate_jax.runs.crowds import inputs as crowd_inputs
-from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.directory import RunDirectory, kind_of
 from pate_jax.system import storage
 
 SENSITIVE = (
@@ -144,7 +145,7 @@ def assess(run: RunDirectory, people: str | None = None) -> Risk:
             "from records"
         )
     run.existing(run.public_statement, "account")
-    found = _of_crowd(run, people) if crowd_inputs.is_crowd(run) else _of_teachers(run, people)
+    found = _of_crowd(run, people) if kind_of(run) == "crowd" else _of_teachers(run, people)
     refuse_more_than_promised(found)
     return found
 
@@ -172,7 +173,7 @@ def _of_crowd(run: RunDirectory, people: str | None) -> Risk:
     found, delta = removals.shifts_of(crowd), _delta(run)
     wanted = chosen_people(found.names.tolist(), people or EVERYBODY, key=_sampling(run))
     rows = np.searchsorted(found.names, wanted)
-    slack = counts.slack_of([line.release for line in ledger.releases(run.ledger)])
+    slack = counts.slack_of([line.event for line in ledger.releases(run.ledger)])
     exposure = pair.of_shifts(found.removed[rows], delta, slack)
     changed = pair.of_shifts(found.changed[rows], delta, slack).epsilon
     none = np.full(len(rows), np.nan)
@@ -293,7 +294,7 @@ def terminal_page(risk: Risk) -> str:
         "",
         *_bars(risk),
         "",
-        "The run promises everybody "
+        "Nobody's epsilon may exceed "
         + ", ".join(f"epsilon {epsilon:.4g} ({name})" for name, epsilon in risk.promised.items())
         + ".",
         f"The most exposed by id: {risk.run.risk / 'risk.json'}",

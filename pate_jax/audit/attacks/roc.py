@@ -3,7 +3,8 @@
 Guesses about one run share its noise, so they are not independent. How much their rates vary between runs
 says how many independent guesses they are worth, and Clopper and Pearson's limits are those of that number
 (Korn and Graubard, 1998). The cut that gives a share of false positives is itself estimated, so the limits of
-true positives are those of cuts that are surely on either side of it. Derived in docs/attacks.md, section 5.
+true positives are those of cuts that are surely on either side of it. Derived in docs/proofs/attacks.md,
+section 5.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ goes on, and a larger one holds the smaller one. What shadows show is private, l
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -14,8 +16,11 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from pate_jax.aggregate import noise
+from pate_jax.audit.attacks.roc import Promise
 from pate_jax.errors import PateError
+from pate_jax.runs.directory import RunDirectory
 from pate_jax.system import progress, storage
+from pate_jax.system.tasks import HERE, Engine
 
 LEAST = 16  # shadows: each record is in and out of enough of them
 _KIND = "shadows"
@@ -52,10 +57,34 @@ class Pipeline(Protocol):
         """What is published if these records take part."""
 
 
-def played(pipeline: Pipeline, shadows: int, seed: int, folder: Path | None = None) -> Shadows:
+class Remade(NamedTuple):
+    """How a worker makes the pipeline for itself: from a run directory, which it reads where it is."""
+
+    make: Callable[[RunDirectory], tuple[Pipeline, Promise]]
+    root: Path
+
+
+class Shadow(NamedTuple):
+    """A shadow run to be made."""
+
+    pipeline: Pipeline | Remade
+    member: Bool[np.ndarray, " record"]
+    word: int  # that decides its noise
+
+
+def played(
+    pipeline: Pipeline,
+    shadows: int,
+    seed: int,
+    folder: Path | None = None,
+    *,
+    engine: Engine = HERE,
+    remade: Remade | None = None,
+) -> Shadows:
     """Run a pipeline so many times; with a folder, each run is kept there, and found there again.
 
-    `seed` decides who is a member and all noise. Nothing of it may be published in place of a run.
+    `seed` decides who is a member and all noise. Nothing of it may be published in place of a run. Workers
+    make the pipeline for themselves, as `remade` says; without it they are not asked.
     """
     if shadows < LEAST:
         raise PateError(f"shadows={shadows} must be at least {LEAST}, or nothing is known of most records")
@@ -65,17 +94,34 @@ def played(pipeline: Pipeline, shadows: int, seed: int, folder: Path | None = No
         raise PateError(
             f"shadows={shadows} leave some record nearly always in or out: take more of them, such as 64"
         )
-    found = []
+    paths = {} if folder is None else {one: folder / f"shadow-{one:05d}.npz" for one in range(shadows)}
+    seen = {number: _read(path) for number, path in paths.items() if path.exists()}
+    left = [number for number in range(shadows) if number not in seen]
+    here = engine is HERE or remade is None
+    given = pipeline if here or remade is None else remade
+    items = [Shadow(given, member[number], _word(seed, number)) for number in left]
     with progress.bar("shadow runs", total=shadows) as steps:
-        for number in range(shadows):
-            path = None if folder is None else folder / f"shadow-{number:05d}.npz"
-            there = path is not None and path.exists()
-            found.append(_read(path) if path is not None and there else _run(pipeline, member, seed, number))
-            if path is not None and not there:
-                given = {name: leaf for name, leaf in found[-1]._asdict().items() if leaf is not None}
-                storage.write_arrays(path, _KIND, given)
-            steps.advance(1, found=there)
+        steps.advance(len(seen), found=True)
+        for place, one in (HERE if here else engine).each(shadow, items):
+            number = left[place]
+            seen[number] = one
+            if number in paths:
+                arrays = {name: leaf for name, leaf in one._asdict().items() if leaf is not None}
+                storage.write_arrays(paths[number], _KIND, arrays)
+            steps.advance()
+    found = [seen[number] for number in range(shadows)]
     return Shadows(member, *(_stacked([one[place] for one in found]) for place in range(len(Seen._fields))))  # type: ignore[arg-type]
+
+
+def shadow(one: Shadow) -> Seen:
+    """What one shadow run shows."""
+    pipeline = _made(one.pipeline) if isinstance(one.pipeline, Remade) else one.pipeline
+    return pipeline(one.member, key=noise.seeded_key(one.word))
+
+
+@lru_cache(maxsize=1)
+def _made(remade: Remade) -> Pipeline:
+    return remade.make(RunDirectory(remade.root))[0]
 
 
 def members(records: int, seed: int, number: int) -> Bool[np.ndarray, " record"]:
@@ -99,9 +145,8 @@ def means(
     return found
 
 
-def _run(pipeline: Pipeline, member: np.ndarray, seed: int, number: int) -> Seen:
-    word = int(np.random.default_rng([seed, number, 1]).integers(1 << 32))
-    return pipeline(member[number], key=noise.seeded_key(word))
+def _word(seed: int, number: int) -> int:
+    return int(np.random.default_rng([seed, number, 1]).integers(1 << 32))
 
 
 def _read(path: Path) -> Seen:

@@ -4,7 +4,7 @@ A teacher of a shard with members S is ridge regression, and all that a shadow n
 products: `K` of the shard's records with each other and `G` of the queries with these. With `Y` the centred
 labels and `M = (K_SS + penalty)^-1` its scores are `G_S M Y_S`. Whoever joins or leaves changes them by a
 formula too, so that the likelihood of the released answers with and without each person is exact: the attack
-that knows all others costs no training. Derived in docs/attacks.md, section 5.
+that knows all others costs no training. Derived in docs/proofs/attacks.md, section 5.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """How much noise a training needs, and what it costs: by composed privacy losses (PLD), rounded to more.
 
 A step is a Gaussian mechanism on a Poisson sample of the records. All steps are composed by `dp_accounting`,
-whose privacy losses are rounded towards more loss. docs/dpsgd.md derives what is charged under each relation.
+whose privacy losses are rounded towards more loss. docs/proofs/dpsgd.md derives what is charged under each
+relation.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Settings of DP-SGD that are chosen on private records, and paid for (docs/tuning.md).
+"""Settings of DP-SGD that are chosen on private records, and paid for (docs/proofs/tuning.md).
 
 Candidates are drawn from a list, a secret number of times. Each trains on the records that are not held out,
 and a noisy count says how many of the others its net gets right. Only the best is returned. What it costs is

@@ -20,7 +20,7 @@ from jax_privacy.clipping import clip_pytree
 from jaxtyping import Array, Bool, Int
 
 from pate_jax.errors import PateError
-from pate_jax.models.nets import Model
+from pate_jax.models import Model
 
 FINEST = 1 << 20  # parts of the longest length: 1024 gradients of it still sum to below 2^31
 _MOST = 1 << 22  # parameters: of more, float32 does not tell a vector's length to a quarter

@@ -2,7 +2,7 @@
 
 The draw is float32 (`aggregate.noise`), the sum is whole numbers, and both are added in float64. What comes
 out is rounded to a grid that is fixed beforehand, so which values are possible never depends on the records.
-docs/dpsgd.md says what is claimed of it, and what is not.
+docs/proofs/dpsgd.md says what is claimed of it, and what is not.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def choose(
     parameters: int | None = None,
     **changed: Any,
 ) -> Settings:
-    """Settings for so many records, chosen by rules that read public numbers only (docs/dpsgd.md).
+    """Settings for so many records, chosen by rules that read public numbers only (docs/proofs/dpsgd.md).
 
     The number of records counts as public here: it fixes the chance of taking part in a step. Where the
     number of parameters is given, few records and a small epsilon get fewer steps with larger batches.

@@ -203,6 +203,9 @@ def are_photos(shape: tuple[int, ...]) -> bool:
 def columns_of(public: np.ndarray, preprocessing: Preprocessing) -> Columns:
     """The front of a table; what is usual is what all but a hundredth of public numbers are.
 
+    The last features may be an encoder's (`preprocessing.encoded` of them), which have neither ramps nor
+    products: no one of them says anything by itself.
+
     >>> from pate_jax.models.preprocessing import AsStored
     >>> front = columns_of(np.arange(1000.0)[:, None], AsStored())
     >>> front(np.array([[-1e9], [3.0], [500.0]]))[:, 0].round(1).tolist()
@@ -214,7 +217,8 @@ def columns_of(public: np.ndarray, preprocessing: Preprocessing) -> Columns:
     low, high = np.where(same, scaled.min(0), low), np.where(same, scaled.max(0), high)
     low, high = low.astype(np.float32), high.astype(np.float32)
     drawn_in = np.clip(scaled, low, high)
-    return Columns(preprocessing, low, high, ramps_of(drawn_in, _TAIL), products_of(drawn_in, _TAIL))
+    own = drawn_in[:, : drawn_in.shape[1] - getattr(preprocessing, "encoded", 0)]
+    return Columns(preprocessing, low, high, ramps_of(own, _TAIL), products_of(own, _TAIL))
 
 
 def encoder_named(name: str) -> Encoder:

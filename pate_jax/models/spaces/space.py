@@ -210,7 +210,7 @@ def _over(
     vectors = integers.directions(_principal(centred, directions), _DIRECTION)
     space = Space(front, middle, _TYPICAL / typical, vectors, np.ones(vectors.shape[1]))
     found = np.concatenate(
-        [_coordinates(space.axes, _padded(block, middle))[: len(block)] for block in blocks]
+        [np.asarray(_coordinates(space.axes, _padded(block, middle)))[: len(block)] for block in blocks]
     )
     variances = found.astype(np.float64).var(0)
     kept = int((variances >= faint * variances.max()).sum())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast, get_args
 
@@ -11,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from pate_jax.accounting.costs import Trained
 from pate_jax.accounting.sampled_noise import Training
 from pate_jax.accounting.training_statement import RELATION, TrainingStatement, training_statement
 from pate_jax.baselines.dpsgd import calibration
@@ -20,10 +22,10 @@ from pate_jax.data import Dataset
 from pate_jax.errors import PateError
 from pate_jax.models import Model, names
 from pate_jax.models.spaces.space import Space, arrays_of, space_of
-from pate_jax.runs import streams
 from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.driver import ChargedFirst, Question
 from pate_jax.runs.inputs import open_data
-from pate_jax.runs.plans import TrainingPlan
+from pate_jax.runs.plans import Plan
 from pate_jax.runs.record import BASELINE
 from pate_jax.runs.settings import from_settings
 from pate_jax.student import PublicInputs, Student, sums
@@ -150,10 +152,15 @@ def parameters(task: Task) -> int:
     return training.check(shape, classes, task.settings, planned(task), task.model)
 
 
-def spending(task: Task) -> TrainingPlan:
+def spending(task: Task) -> Plan:
     """All that a run may ever spend."""
+    return Plan((event(task),), RELATION)
+
+
+def event(task: Task) -> Trained:
+    """The training as an event, with all numbers of noise that it draws."""
     plan = planned(task)
-    return TrainingPlan(training_of(plan), plan.steps * parameters(task), RELATION)
+    return Trained(training_of(plan), plan.steps * parameters(task))
 
 
 def training_of(plan: calibration.Plan) -> Training:
@@ -168,18 +175,38 @@ def charged(made: Training, delta: float, private: bool) -> TrainingStatement:
     return training_statement(made, max(added, changed), added, delta, private=private)
 
 
+@dataclass(frozen=True)
+class Steps(ChargedFirst[Trained]):
+    """All steps of a training, which are one release."""
+
+    run: RunDirectory
+    task: Task
+
+    def plan(self) -> Plan:
+        """All that the run may ever spend."""
+        return spending(self.task)
+
+    def question(self) -> Question[Trained]:
+        """The training that is charged."""
+        return Question(1, event(self.task), asked_on(self.task))
+
+    def measure(self, question: Question[Trained]) -> np.ndarray:
+        """What names the records: nobody ever has a sum of their gradients."""
+        return np.array(records(self.task.dataset))
+
+
 def records(dataset: Dataset) -> str:
     """A digest of everything that a training reads of the private records."""
     return storage.digest(dataset.private.inputs, np.asarray(dataset.private.labels))
 
 
-def stream(task: Task) -> str:
-    """The name of the noise that serves this training and no other.
+def asked_on(task: Task) -> str:
+    """A digest of all that gradients follow from beside the records, after which the noise is named.
 
-    It contains all that gradients follow from. Scales of columns and spaces come from the public part: if
-    that changed and the noise did not, the difference of two nets would be that of their exact sums.
+    Scales of columns and spaces come from the public part: if that changed and the noise did not, the
+    difference of two nets would be that of their exact sums.
     """
     dataset, settings = task.dataset, task.settings
     seen = {"classes": dataset.classes, "preprocessing": asdict(dataset.preprocessing)}
     seen |= {} if task.head is None else {"head": task.head.digest}
-    return streams.name(1, {"name": "dpsgd", **asdict(settings), **seen}, records(dataset))
+    return storage.digest(np.array(json.dumps({**asdict(settings), **seen}, sort_keys=True)))

@@ -7,6 +7,7 @@
 
 The key is derived from the run's secret, the settings and a digest of the records. So a run that is killed
 and repeated makes the same steps with the same noise, and records that were changed since are refused.
+Its pages, and what `pate budget` shows of it, are here too.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy as np
 from tyro.conf import OmitArgPrefixes
 
 from pate_jax import models
+from pate_jax.accounting.costs import Trained
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.accounting.training_statement import RELATION, TrainingStatement, training_statement
 from pate_jax.baselines.dpsgd import calibration
@@ -28,21 +30,25 @@ from pate_jax.baselines.dpsgd.settings import LINEAR, Settings, choose
 from pate_jax.data import Dataset, relation
 from pate_jax.errors import PateError
 from pate_jax.models import names
-from pate_jax.runs import budget, chain, measured, public_part, publication, registration, streams, trials
-from pate_jax.runs.baselines import report, tasks
-from pate_jax.runs.baselines.tasks import Task, parameters, planned, records, spending, stream, training_of
+from pate_jax.runs import budget, driver, ledger, public_part, registration, results, streams
+from pate_jax.runs.baselines import tasks
+from pate_jax.runs.baselines.tasks import (
+    Steps,
+    Task,
+    parameters,
+    planned,
+    spending,
+    training_of,
+)
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.inputs import open_data
-from pate_jax.runs.ledger import TRAINING
+from pate_jax.runs.inputs import open_data, record
+from pate_jax.runs.ledger import Line
 from pate_jax.runs.record import BASELINE
-from pate_jax.runs.release import write
-from pate_jax.runs.report import seen
-from pate_jax.runs.report.summary import last_lines
-from pate_jax.runs.settings import STROKES, DataChoice, to_settings
+from pate_jax.runs.report import plain_pages
+from pate_jax.runs.report.run_pages import last_lines
+from pate_jax.runs.settings import STROKES, DataChoice
 from pate_jax.student import Student
 from pate_jax.system import storage
-
-_WHERE = ("data_dir", "manual_dir")
 
 
 @dataclass(frozen=True)
@@ -69,7 +75,7 @@ class BaselineConfig:
     temperature: float = 2.0
     offset: float = 1.0
     steps: int | None = None
-    """Unset, as are the next three: by rules that read public numbers alone (docs/dpsgd.md)."""
+    """Unset, as are the next three: by rules that read public numbers alone (docs/proofs/dpsgd.md)."""
     batch: int | None = None
     clip: float | None = None
     learning_rate: float | None = None
@@ -116,11 +122,6 @@ class BaselineConfig:
         return training.size(models.build(net, input_shape=shape, classes=dataset.classes))
 
 
-def is_training(run: RunDirectory) -> bool:
-    """Whether a run trains by DP-SGD."""
-    return BASELINE in run.record.read()
-
-
 def run(config: BaselineConfig) -> dict[str, Any]:
     """Charge, train, release and measure; what is finished is not repeated."""
     needs_the_extra()
@@ -128,17 +129,15 @@ def run(config: BaselineConfig) -> dict[str, Any]:
     with run.writing():
         task = begin(run, config)
         registration.enter(run, spending(task), lambda: task.dataset, config.register)
-        plan = charge(run, task)
+        (line,) = driver.release(Steps(run, task))
         if not run.results.exists():
-            learned = _released(run) or train(run, task)
-            statement = stated(run, plan, task.settings.delta)
-            storage.write_json(run.statement, "statement", statement.to_dict())
-            published = trials.stated(run, statement.publishable())
-            storage.write_json(run.public_statement, "statement", published)
-            results = _results(run, task, learned)
-            write.write(run.release, learned, published, results)
-            storage.write_json(run.results, "results", results)
-        return report.tell(run) | registration.shown(run)
+            learned = _released(run) or train(run, task, line)
+            statement = stated(run, planned(task), task.settings.delta)
+            dataset = task.dataset
+            own = results.facts(run, dataset, relation.without_warning(dataset.description))
+            own |= {"method": "dpsgd", "steps": task.settings.steps}
+            results.finish(run, learned, dataset, results.state(run, statement), own)
+        return tell(run) | registration.shown(run)
 
 
 def needs_the_extra(otherwise: str = "") -> None:
@@ -153,7 +152,7 @@ def begin(run: RunDirectory, config: BaselineConfig) -> Task:
     if BASELINE not in before and any(one in before for one in ("data", "votes", "mechanism")):
         raise PateError(f"{run.root} is a run of another kind: choose another --out")
     choice = config.data.drawn(STROKES)
-    dataset = open_data(choice)
+    dataset = open_data(choice, run.encoded)
     public_part.refuse_others(run, dataset)
     _check_users(dataset)
     settings = config.settings(dataset)
@@ -161,9 +160,7 @@ def begin(run: RunDirectory, config: BaselineConfig) -> Task:
     parameters(task)  # what cannot be trained is refused before anything is recorded
     run.secret.draw(config.seed)
     run.record.agree(BASELINE, asdict(settings))  # first: by it a run that was stopped here is recognised
-    public_part.agree(run, dataset)
-    run.record.agree("data", to_settings(choice), but_not=_WHERE)
-    trials.record(run, dataset.trial)
+    record(run, dataset, choice)
     run.record.agree("relation", {"relation": RELATION})
     tasks.keep(run, task.head)
     budget.warn_of_delta(settings.delta, len(dataset.private.ids))
@@ -179,30 +176,6 @@ def _check_users(dataset: Dataset) -> None:
         )
 
 
-def charge(run: RunDirectory, task: Task) -> calibration.Plan:
-    """The plan of a run, which is in its ledger before the first step; repeated, it is the same line."""
-    plan = planned(task)
-    line = {
-        "schema": TRAINING,
-        "batch": 1,
-        "training": training_of(plan)._asdict(),
-        "delta": plan.delta,
-        "records": records(task.dataset),
-        "noise": streams.commitment(run, stream(task)),
-    }
-    with registration.Ledger(run, lambda: spending(task)) as book:
-        lines = list(chain.entries(run.ledger))
-        if not lines:
-            publication.refuse_unshown(run)
-            book.append(line)
-        elif len(lines) > 1 or {name: lines[0].get(name) for name in line} != line:
-            raise PateError(
-                f"{run.ledger} shows a training of other records, public scales or settings than are here: "
-                "restore them from a backup, or choose another --out and add up what both have spent"
-            )
-    return plan
-
-
 def _released(run: RunDirectory) -> Student | None:
     """The net that is in release/ as a whole: another machine would make another one of the same noise."""
     paths = run.student / "statement.json", run.public_statement
@@ -212,8 +185,8 @@ def _released(run: RunDirectory) -> Student | None:
     return Student.load(run.student) if last == whole else None
 
 
-def train(run: RunDirectory, task: Task) -> Student:
-    """The net, as any student is served: the same at every call."""
+def train(run: RunDirectory, task: Task, line: Line[Trained]) -> Student:
+    """The net, as any student is served, with the noise of its line: the same at every call."""
     from pate_jax.baselines.dpsgd.training import fit  # which needs the extra
 
     needs_the_extra()
@@ -223,7 +196,7 @@ def train(run: RunDirectory, task: Task) -> Student:
         np.asarray(dataset.private.labels),
         dataset.classes,
         task.settings,
-        key=streams.key(run, stream(task)),
+        key=streams.key(run, line.stream),
         preprocessing=dataset.preprocessing,
         model=task.model,
     )
@@ -245,35 +218,37 @@ def stated(run: RunDirectory, plan: calibration.Plan, delta: float) -> TrainingS
     return training_statement(training_of(plan), plan.replaced, plan.epsilon, delta, private=private)
 
 
-def _results(run: RunDirectory, task: Task, learned: Student) -> Mapping[str, Any]:
-    """What came of it, on public data."""
-    dataset = task.dataset
-    found = seen.look(learned, dataset)
-    return {
-        "run_dir": str(run.root),
-        "dataset": dataset.name,
-        "data": relation.without_warning(dataset.description),
-        "synthetic": dataset.synthetic,
-        "private": run.secret.seed is None,
-        **trials.said(run),
-        "others": registration.published(run),
-        "method": "dpsgd",
-        "steps": task.settings.steps,
-        **measured.results(found, dataset, run.record.stages().get("data", {})),
-    }
-
-
-def told(results: Mapping[str, Any]) -> str:
+def told(found: Mapping[str, Any]) -> str:
     """What the command prints."""
-    statement = TrainingStatement.from_dict(results["statement"])
-    right = results["student_accuracy"]
+    statement = TrainingStatement.from_dict(found["statement"])
+    right = found["student_accuracy"]
     measured = "not measured, no public test part" if right is None else f"{right:.2%}"
-    lines = [results["trial"]] if "trial" in results else []
+    lines = [found["trial"]] if "trial" in found else []
     lines += [statement.warning] if statement.warning else []
     lines += [
         f"Privacy: {statement.model_card_line()}",
         *([f"All steps together: {statement.trade_off.words}."] if statement.private else []),
         f"Accuracy on public test data: {measured}.",
-        *last_lines(results),
+        *last_lines(found),
     ]
     return "\n".join(lines)
+
+
+def tell(run: RunDirectory) -> dict[str, Any]:
+    """Write both report pages and return the results, with the statement among them."""
+    told = results.tell_owner(run, "baseline dpsgd", "baseline dpsgd")
+    return results.tell(run, told, plain_pages.public_page)
+
+
+def summary(run: RunDirectory) -> dict[str, Any]:
+    """What the one line of the ledger costs, as `pate budget` shows it; all of it is spent at once."""
+    line, delta = ledger.charge(run.ledger, Trained), run.record.read().of(BASELINE)["delta"]
+    statement = tasks.charged(line.event.training, delta, run.secret.seed is None)
+    return {
+        "run_dir": str(run.root),
+        "training": statement.training._asdict(),
+        "charged": statement.charged,
+        "budget": None,
+        "spent": {"epsilon": statement.headline.epsilon, "delta": statement.delta},
+        "left": None,
+    }

@@ -18,7 +18,7 @@ from pate_jax.crowd.roles import Labels
 from pate_jax.mechanisms.crowds import Voting
 from pate_jax.runs.crowds import forecast, release, teachers
 from pate_jax.runs.crowds.forecast import Candidate
-from pate_jax.runs.crowds.inputs import LEAST, Crowd
+from pate_jax.runs.crowds.inputs import LEAST, Crowd, metric_of
 from pate_jax.runs.crowds.teachers import Chosen
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.record import CROWD, PLANNED
@@ -27,6 +27,7 @@ from pate_jax.system import progress
 
 FIRST: Voting = "neighbours"  # what a run begins as
 TEACHERS = Candidate("teachers")
+_HALVED = 3  # times at most that epsilon is halved, to see whether less would do
 
 
 def begun_as(run: RunDirectory) -> Candidate:
@@ -106,20 +107,26 @@ def _expected(
         mu=mu,
         queries=crowd.choice.queries,
         users=crowd.public_users,
+        metric=metric_of(crowd),
     )
 
 
 def _at_others(
     crowd: Crowd, labels: Sequence[Labels], chosen: Candidate, here: Expected
 ) -> list[dict[str, float]]:
-    """What this epsilon, twice and half of it (if noise can be drawn for it) are expected to bring."""
-    found, most = {crowd.choice.epsilon: here}, counts.largest_epsilon(crowd.choice.delta)
-    for epsilon in (crowd.choice.epsilon / 2, 2 * crowd.choice.epsilon):
-        if epsilon > most:
+    """What this epsilon, twice and half of it (if noise can be drawn for it) are expected to bring.
+
+    Where half of it does about as well, a quarter is looked at too, and so on.
+    """
+    wished, most = crowd.choice.epsilon, counts.largest_epsilon(crowd.choice.delta)
+    found, others = {wished: here}, [2 * wished, *(wished / 2**halved for halved in range(1, 1 + _HALVED))]
+    for epsilon in others:
+        mu = counts.mu_for(min(epsilon, most), crowd.choice.delta)
+        if epsilon > most or mu < LEAST:
             continue
-        mu = counts.mu_for(epsilon, crowd.choice.delta)
-        if mu >= LEAST:
-            found[epsilon] = _expected(crowd, mu, labels, [chosen])[chosen]
+        found[epsilon] = _expected(crowd, mu, labels, [chosen])[chosen]
+        if epsilon < wished and not forecast.about_as_good(found[epsilon], here):
+            break
     return [{"epsilon": epsilon, **found[epsilon]._asdict()} for epsilon in sorted(found)]
 
 
@@ -137,10 +144,10 @@ def said(crowd: Crowd, facts: Mapping[str, Any]) -> list[str]:
     expected = "; ".join(f"{kind} {one.text()}" for kind, one in each.items())
     plan, some = crowd.plan, next(iter(each.values()))
     own = some.labels == 1
-    alone = f"the most frequent class alone {some.majority:.0%}" + ("" if own else " on average")
+    alone = some.usual + ("" if own else " on average")
     space = crowd_words.space({"space": plan.space.description()._asdict()})
     name = Candidate(choice.voters).name
-    where = "on the labels of your public file" if own else "where labels are least kind to them"
+    where = "on the labels of your public file" if own else "in their worst case"
     leading = each[name].least >= max(one.least for one in each.values())
     why = "do best" if leading else "are the simplest of those that do about best"
     made_up = "No forecast without public labels; with labels made up in several ways"
@@ -153,6 +160,7 @@ def said(crowd: Crowd, facts: Mapping[str, Any]) -> list[str]:
         f"  noise: of scale {plan.release.sigma:,.0f} in each of {math.prod(plan.release.shape):,} numbers"
         + (", which are all that leaves." if plan.steps is None else "."),
         *(f"  steps: {line}." for line in stepping(crowd)),
+        *(f"  {line}." for line in [forecast.less(facts["at"], choice.epsilon)] if line),
         "  Change what you like: --voters, --steps, --space, --queries, --student.method "
         "(`pate run --help-all`).",
     ]

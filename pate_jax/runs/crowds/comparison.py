@@ -69,7 +69,7 @@ def ahead(names: list[str], leads: list[float], noise: float) -> str:
 def _between_two(found: steps.Shown) -> float:
     """The scale of the noise in the difference of two students, in voters."""
     (line,) = found.comparisons
-    return cast(Comparison, line.release).between_two
+    return cast(Comparison, line.event).between_two
 
 
 class Compared(NamedTuple):

@@ -12,9 +12,11 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from pate_jax import crowd
+from pate_jax.accounting.costs import Tables
 from pate_jax.accounting.exact import counts
-from pate_jax.crowd import classes, shares
-from pate_jax.crowd.plan import Plan, doubts, plan, space_kind, weight_of_users
+from pate_jax.crowd import shares
+from pate_jax.crowd.metric import Metric
+from pate_jax.crowd.plan import Plan, doubts, many_classes, plan, space_kind, weight_of_users
 from pate_jax.crowd.seen import Seen, look
 from pate_jax.crowd.step_choice import WIDEST, stepped
 from pate_jax.data import Dataset, partition, relation
@@ -22,11 +24,10 @@ from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, Comparison, HeadCount, Voting
 from pate_jax.models.spaces import Kind, Learned, effort
-from pate_jax.runs import ledger
+from pate_jax.runs import ledger, measured, plans
 from pate_jax.runs.crowds import public_side
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
-from pate_jax.runs.plans import CrowdPlan
 from pate_jax.runs.record import BASELINE, CANDIDATE, COMPARED, CROWD, HEADCOUNT, PARTY
 from pate_jax.runs.settings import STROKES, CrowdChoice, DataChoice, PartitionChoice
 from pate_jax.student import PublicInputs, Student
@@ -37,11 +38,6 @@ KEY = 0  # of a net that learns from public inputs alone, so no secret
 LEAST = 3e-4  # mu, whose noise is still drawn
 HELD_OUT = 10  # of so many voters one is held out, where some judge
 WORTH = 20  # so many voters for each unit of noise have to compare students
-
-
-def is_crowd(run: RunDirectory) -> bool:
-    """Whether the voters of a run are its records or users."""
-    return CROWD in run.record.read()
 
 
 def is_candidate(run: RunDirectory) -> bool:
@@ -96,7 +92,7 @@ class Crowd:
 
     @cached_property
     def everybody(self) -> crowd.Voters:
-        """All voters, their labels checked."""
+        """All voters, their labels checked; refused where they are not all in memory."""
         return crowd.voters(self.seen.private, self.dataset.classes, by=self.choice.by)
 
     @property
@@ -127,11 +123,16 @@ class Crowd:
     @property
     def judging(self) -> int:
         """How many voters are held out. It is private."""
+        if not self.judged:
+            return 0
         return len(np.unique(partition.units_of(self.dataset.private, self.choice.by)[self.held_out]))
 
     @cached_property
     def number(self) -> int:
         """How many voters there are. It is private."""
+        if self.dataset.scan is not None:  # the ids of its records all differ
+            self.dataset.scan.check()
+            return len(self.dataset.private.ids)
         return len(np.unique(partition.units_of(self.dataset.private, self.choice.by)))
 
     @cached_property
@@ -236,7 +237,7 @@ class Crowd:
             return kept, kept.space.coordinates(public)
         made, (wide, seen) = self.planned(), self.wide
         standing = int(self.voting * self._weight(made, seen))
-        doubt = doubts(made, wide, seen, voters=standing) or classes.doubt(made.release, self.voting)
+        doubt = doubts(made, wide, seen, voters=standing) or many_classes(made.release, self.voting)
         progress.warn(doubt)
         return made, seen[:, : len(made.space.variances)]
 
@@ -318,6 +319,11 @@ class Crowd:
         return public_side.arrays(plan, self.dataset.preprocessing)
 
 
+def metric_of(crowd: Crowd) -> Metric:
+    """What its choices by rehearsal go by."""
+    return measured.metric(crowd.inputs.choice, crowd.dataset)
+
+
 def compares(run: RunDirectory, choice: CrowdChoice) -> bool:
     """Whether held-out voters compare students of a run's sums: it began so, and they are enough.
 
@@ -343,22 +349,22 @@ def told(run: RunDirectory) -> int:
 def has_told(run: RunDirectory) -> bool:
     """Whether a run has released the number of its voters; a party, whose ledger is another, does not."""
     return PARTY not in run.record.read() and any(
-        isinstance(line.release, HeadCount) for line in ledger.releases(run.ledger)
+        isinstance(line.event, HeadCount) for line in ledger.releases(run.ledger)
     )
 
 
 def noisy_number(run: RunDirectory) -> int:
     """The number of voters as the run has released it, with noise."""
     for line in ledger.releases(run.ledger):
-        if isinstance(line.release, HeadCount):
+        if isinstance(line.event, HeadCount):
             return max(1, int(ledger.unpack_table(line.values, (1, 1))[0, 0]))
     raise PateError(f"{run.ledger} shows no number of voters yet: run `pate run` first")
 
 
-def plan_of(run: RunDirectory) -> CrowdPlan:
+def plan_of(run: RunDirectory) -> plans.Plan:
     """All that the settings of a crowd's run let it spend."""
     choice = run.record.read().crowd
-    return CrowdPlan(counts.mu_for(choice.epsilon, choice.delta), choice.voters, choice.by)
+    return plans.Plan((Tables(counts.mu_for(choice.epsilon, choice.delta), choice.voters),), choice.by)
 
 
 def opened(run: RunDirectory, *, tolerant: bool = False) -> Crowd:
@@ -369,6 +375,8 @@ def opened(run: RunDirectory, *, tolerant: bool = False) -> Crowd:
 
 def made(run: RunDirectory, data: DataChoice, choice: CrowdChoice, *, tolerant: bool = False) -> Crowd:
     """A crowd of chosen data; strokes are drawn as many as for teachers."""
+    if data.target is not None:
+        raise PateError(f"--target {data.target} is a number, which `pate run --voters sums` learns")
     cut = PartitionChoice(by=choice.by, seed=choice.seed)
     return Crowd(Inputs(run, data.drawn(STROKES), cut, TeacherConfig(), tolerant), choice)
 

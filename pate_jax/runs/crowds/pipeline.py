@@ -8,7 +8,7 @@ from typing import Any, cast
 from pate_jax.mechanisms.crowds import Voting
 from pate_jax.runs import config_file, public_labels, registration
 from pate_jax.runs.crowds import choice, processes, release, stages, steps, teachers
-from pate_jax.runs.crowds.inputs import Crowd, plan_of
+from pate_jax.runs.crowds.inputs import Crowd, metric_of, plan_of
 from pate_jax.runs.crowds.teachers import Chosen
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import RunConfig
@@ -50,7 +50,7 @@ def _release(run: RunDirectory, config: RunConfig) -> Crowd | Chosen:
     begun = choice.begun_as(run)
     wanted = config.crowd_as(cast(Voting, begun.voters)) if open_yet else config.crowd
     crowd = stages.begin(run, config.data, steps.as_begun(run, wanted), config.student)
-    public_labels.say(crowd.dataset)
+    public_labels.begin(run, crowd.dataset, config.learn_from_public_labels, metric_of(crowd))
     registration.enter(run, plan_of(run), lambda: crowd.dataset, config.register)
     if open_yet:
         decided = choice.decided(crowd)

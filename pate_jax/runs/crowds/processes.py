@@ -19,7 +19,7 @@ from pate_jax import crowd as voting
 from pate_jax.crowd.seen import Seen, look
 from pate_jax.errors import PateError
 from pate_jax.runs.crowds import inputs as crowd_inputs
-from pate_jax.runs.crowds import public_side
+from pate_jax.runs.crowds import public_side, scans
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.crowds.teachers import Chosen
 from pate_jax.runs.directory import RunDirectory
@@ -110,7 +110,11 @@ def _open(crowd: Crowd) -> None:
             f"{crowd.run.root} holds out voters to compare students, and was begun in one process: leave "
             "out --processes, or choose another --out"
         )
-    crowd.mu, crowd.everybody  # noqa: B018  # checked now
+    if crowd.dataset.scan is None:
+        crowd.mu, crowd.everybody  # noqa: B018  # checked now
+    else:
+        crowd.mu  # noqa: B018  # checked now
+        scans.check(crowd)
 
 
 def _say(what: bytes, content: bytes = b"") -> None:

@@ -18,7 +18,7 @@ from pate_jax.crowd.steps import Steps
 from pate_jax.crowd.vectors import Scaling
 from pate_jax.data import Preprocessing
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import crowds
+from pate_jax.mechanisms import crowds, to_dict
 from pate_jax.models.spaces.space import arrays_of, space_of
 from pate_jax.system import storage
 
@@ -31,7 +31,7 @@ def arrays(plan: Plan, preprocessing: Preprocessing) -> dict[str, np.ndarray]:
     """All that a plan says, as arrays by their names; an encoder is known by its name alone."""
     scaling, queries = plan.scaling, plan.queries
     found = {
-        "release": np.array(json.dumps(crowds.to_dict(plan.release), sort_keys=True)),
+        "release": np.array(json.dumps(to_dict(plan.release), sort_keys=True)),
         "offset": np.array(preprocessing.offset),
         "scale": np.array(preprocessing.scale),
         "weights": scaling.weights,
@@ -52,7 +52,7 @@ def _of_steps(steps: Steps) -> dict[str, np.ndarray]:
         f"{STEPS}number": np.array(steps.number),
         f"{STEPS}strength": np.array(steps.strength),
         f"{STEPS}rate": np.array(steps.rate),
-        f"{STEPS}release": np.array(json.dumps(crowds.to_dict(steps.release), sort_keys=True)),
+        f"{STEPS}release": np.array(json.dumps(to_dict(steps.release), sort_keys=True)),
         f"{STEPS}weights": steps.scaling.weights,
         f"{STEPS}bounds": np.array([steps.scaling.length, steps.scaling.constant]),
     }

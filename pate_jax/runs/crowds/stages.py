@@ -4,28 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from pate_jax import accounting, aggregate, data, student
 from pate_jax.accounting.crowd_statement import CrowdStatement
 from pate_jax.crowd import shares
 from pate_jax.data import relation
 from pate_jax.errors import PateError
-from pate_jax.runs import budget, ledger, measured, public_part, queries, registration, trials
-from pate_jax.runs import stages as shared
-from pate_jax.runs.crowds import answers, comparison, processes, rivals, steps, students
+from pate_jax.runs import budget, ledger, public_labels, queries, results
+from pate_jax.runs.crowds import answers, comparison, forecast, processes, rivals, steps, students
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.crowds.inputs import Crowd, compares, is_candidate, told
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.inputs import same_records
+from pate_jax.runs.inputs import record, same_records
 from pate_jax.runs.record import COMPARED, CROWD, PLANNED, RECORDS
-from pate_jax.runs.release import check, write
-from pate_jax.runs.report import crowd_pages, seen, sheet
+from pate_jax.runs.report import plain_pages
 from pate_jax.runs.settings import CrowdChoice, DataChoice, to_settings
 from pate_jax.system import progress, storage
 
 _AUTO = student.Auto()
-_WHERE = ("data_dir", "manual_dir", "devices")  # they decide where work is done, never what comes out
 
 
 def begin(
@@ -45,9 +40,7 @@ def begin(
     crowd.check_public()
     records = same_records(run, crowd.dataset)
     run.secret.draw(voters.seed)
-    public_part.agree(run, crowd.dataset)
-    run.record.agree("data", to_settings(crowd.inputs.choice), but_not=_WHERE)
-    trials.record(run, crowd.dataset.trial)
+    record(run, crowd.dataset, crowd.inputs.choice)
     run.record.agree(RECORDS, records)
     _agree(crowd, config)
     run.record.agree("relation", {"relation": voters.by})
@@ -76,7 +69,7 @@ def state(run: RunDirectory, delta: float) -> CrowdStatement:
             "restore it from a backup"
         )
     return accounting.crowd_statement(
-        [line.release for line in lines],
+        [line.event for line in lines],
         delta,
         voters=told(run),
         relation=by,
@@ -91,8 +84,7 @@ def account(run: RunDirectory, delta: float | None = None) -> CrowdStatement:
     delta = budget.agreed_delta(run, delta)
     run.record.agree("account", {"delta": delta})
     statement = state(run, delta)
-    storage.write_json(run.statement, "statement", statement.to_dict())
-    storage.write_json(run.public_statement, "statement", trials.stated(run, statement.publishable()))
+    results.state(run, statement)
     return statement
 
 
@@ -114,24 +106,16 @@ def teach(run: RunDirectory, config: student.StudentConfig, crowd: Crowd | None 
     if run.results.exists():
         run.record.agree("student", to_settings(config))
         if before.exists() and storage.read_json(before, "statement") == statement:
-            return storage.read_json(run.results, "results")
-    made = steps.shown(run)
-    crowd = (crowd or crowd_inputs.opened(run)).at(len(made.tables))
+            return results.kept(run)
+    crowd = (crowd or crowd_inputs.opened(run)).at(len(steps.shown(run).tables))
     dataset = crowd.dataset
     students.check(config, crowd)
     run.record.agree("student", to_settings(config))
     learned, given, asked, choice = learn(crowd, config, again=False)
     doubt = shares.doubt(answers.shares(crowd)[0])
     progress.warn(doubt)
-    found = seen.look(learned, dataset)
-    right = None if asked.labels is None else np.asarray(given.labels) == asked.labels
-    results = {
-        "run_dir": str(run.root),
-        "dataset": dataset.name,
-        "data": relation.without_warning(dataset.description),
-        "synthetic": dataset.synthetic,
-        "private": run.secret.seed is None,
-        **trials.said(run),
+    made = {
+        **results.facts(run, dataset, relation.without_warning(dataset.description)),
         "voters": crowd.choice.voters,
         "by": crowd.choice.by,
         "told": told(run),
@@ -142,20 +126,12 @@ def teach(run: RunDirectory, config: student.StudentConfig, crowd: Crowd | None 
         **_told_of_steps(crowd),
         **_told_of_rivals(run, crowd),
         **_told_of_choice(run),
-        "others": _others(run),
         "method": choice.config.method,
         "comparison": choice.comparison,
-        "planned": run.record.stages().get(PLANNED, {}).get("at", []),
+        **_told_of_plan(run, crowd.choice.epsilon),
         "doubt": doubt,
-        "label_accuracy": None if right is None else float(right.mean()),
-        **measured.results(found, dataset, run.record.stages().get("data", {})),
     }
-    storage.write_json(
-        run.sheet, shared.SHEET, sheet.made(dataset, asked, given, seen.pool(learned, dataset))
-    )
-    write.write(run.release, learned, statement, results)
-    storage.write_json(run.results, "results", results)
-    return results
+    return results.finish(run, learned, dataset, statement, made, (asked, given))
 
 
 def learn(
@@ -168,15 +144,18 @@ def learn(
     found, asked = answers.given(crowd)
     choice = students.chosen(config, crowd, found, asked)
     if not again and isinstance(config, student.Auto) and compares(crowd.run, crowd.choice):
-        return rivals.kept(crowd, choice.config.method), found, asked, choice
-    if not again and is_candidate(crowd.run):
-        return crowd.scored, found, asked, choice
-    return students.final(crowd, choice), found, asked, choice
+        learned = rivals.kept(crowd, choice.config.method)
+    elif not again and is_candidate(crowd.run):
+        learned = crowd.scored
+    else:
+        learned = students.final(crowd, choice)
+    return public_labels.informed(crowd.run, learned, crowd.dataset), found, asked, choice
 
 
-def _others(run: RunDirectory) -> str | None:
-    """What the card says of other runs: a candidate is entered as a part of its choice."""
-    return registration.published(RunDirectory(run.root))
+def _told_of_plan(run: RunDirectory, epsilon: float) -> dict[str, Any]:
+    """What the plan expected of other budgets, if the run chose its voters."""
+    rows = run.record.stages().get(PLANNED, {}).get("at", [])
+    return {"planned": rows, "less": forecast.less(rows, epsilon)}
 
 
 def _told_of_steps(crowd: Crowd) -> dict[str, Any]:
@@ -198,29 +177,12 @@ def _told_of_choice(run: RunDirectory) -> dict[str, Any]:
     (line,), some = steps.shown(run).scores, steps.held_out(run)
     score = min(max(steps.shown(run).outcomes()[0] / some, 0.0), 1.0)
     said = {"settings": tuned.settings, "expected": tuned.expected, "random": not tuned.of_all}
-    return {"tuned": {**said, "score": score, "noise": line.release.sigma / some}}
+    return {"tuned": {**said, "score": score, "noise": line.event.sigma / some}}
 
 
 def tell(run: RunDirectory) -> dict[str, Any]:
     """Write both report pages and return the results, with the statement among them."""
-    told = tell_owner(run)
-    statement, results = accounting.Statement.from_dict(told["statement"]), shared.stored_results(run)
-    page = crowd_pages.public_page(results, statement, sheet.released(shared.contact_sheet(run)))
-    storage.write_bytes(run.public_report, page.encode())
-    check.check(run.release)
-    return told
-
-
-def tell_owner(run: RunDirectory) -> dict[str, Any]:
-    """Write the owner's page alone, and return the results, with the statement among them."""
-    results = shared.stored_results(run)
-    whole = storage.read_json(run.existing(run.statement, "account"), "statement")
-    statement = accounting.Statement.from_dict(whole)
-    shown = shared.contact_sheet(run)
-    stages, found = run.record.stages(), shared.attacked(run)
-    page = crowd_pages.private_page(results, statement, stages, shown, found)
-    storage.write_bytes(run.report, page.encode())
-    return {**results, "statement": whole}
+    return results.tell(run, results.tell_owner(run), plain_pages.public_page)
 
 
 def summary(run: RunDirectory) -> dict[str, Any]:
@@ -229,12 +191,4 @@ def summary(run: RunDirectory) -> dict[str, Any]:
     if not lines:
         raise PateError(f"{run.root} has released nothing yet: there is nothing to show")
     delta = settings.crowd.delta if settings.delta is None else settings.delta
-    shown = [{name: line.to_dict()[name] for name in ("batch", "release", "cost")} for line in lines]
-    spent = {"epsilon": state(run, delta).headline.epsilon, "delta": delta}
-    return {
-        "run_dir": str(run.root),
-        "releases": shown,
-        "budget": None,
-        "spent": spent,
-        "left": None,
-    }
+    return budget.of_releases(run, lines, state(run, delta).headline.epsilon, delta)

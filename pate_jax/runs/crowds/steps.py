@@ -51,7 +51,7 @@ class Shown(NamedTuple):
     def leads(self) -> list[float]:
         """How many more held-out voters agree with each compared student than in the mean, with noise."""
         (line,) = self.comparisons
-        cells = ledger.unpack_table(line.values, line.release.shape)[0]
+        cells = ledger.unpack_table(line.values, line.event.shape)[0]
         return [float(cell) / len(cells) for cell in cells]
 
 
@@ -60,12 +60,12 @@ def shown(run: RunDirectory) -> Shown:
     found = Shown([], [], [], [])
     for place, line in enumerate(ledger.releases(run.ledger)):
         ended = found.comparisons or found.scores
-        if not isinstance(line.release, _may_come(place)) or line.batch != place + 1 or ended:
+        if not isinstance(line.event, _may_come(place)) or line.batch != place + 1 or ended:
             raise PateError(
-                f"line {place + 1} of {run.ledger} shows release {line.batch}, {line.release.name}, which "
+                f"line {place + 1} of {run.ledger} shows release {line.batch}, {line.event.name}, which "
                 "does not come there: restore the file from a backup"
             )
-        _into(found, line.release).append(line)
+        _into(found, line.event).append(line)
     return found
 
 
@@ -139,7 +139,7 @@ def held_out(run: RunDirectory) -> int:
 def issue(run: RunDirectory, step: int, line: CrowdLine) -> None:
     """Write the noisy table that the ledger shows, once more if need be; never drawn again."""
     if not run.answers_of(step).exists():
-        values = ledger.unpack_table(line.values, line.release.shape)
+        values = ledger.unpack_table(line.values, line.event.shape)
         storage.write_arrays(run.answers_of(step), _NOISY, {"values": values})
     load_noisy(run, step)
 
@@ -148,7 +148,7 @@ def load_noisy(run: RunDirectory, step: int = 1) -> tuple[CrowdTable, Table]:
     """The table that a run has released in a step: what the ledger shows, if its file holds the same."""
     tables, path = shown(run).tables, run.answers_of(step)
     file = storage.read_arrays(run.existing(path, "run"), _NOISY).get("values")
-    release = tables[step - 1].release if len(tables) >= step else None
+    release = tables[step - 1].event if len(tables) >= step else None
     if not isinstance(release, ClassSums | NeighbourCounts):
         raise PateError(
             f"{run.ledger} shows {len(list(ledger.releases(run.ledger)))} releases, and the table of step "

@@ -16,9 +16,9 @@ from pate_jax.crowd.rehearsal import Expected
 from pate_jax.crowd.roles import Labels
 from pate_jax.data import Dataset, relation
 from pate_jax.errors import PateError
-from pate_jax.runs.crowds.inputs import Crowd, told
+from pate_jax.runs.crowds.inputs import Crowd, metric_of, told
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.record import COMPARED, CROWD, HEADCOUNT, PLANNED
+from pate_jax.runs.record import COMPARED, CROWD, HEADCOUNT, LABEL, PLANNED
 from pate_jax.runs.settings import RunConfig
 
 Planned = dict[str, Any]  # as `teacher_plan` records a plan
@@ -56,14 +56,23 @@ def rehearsed(crowd: Crowd, labels: list[Labels]) -> Rehearsed | None:
     from pate_jax.runs import teacher_plan  # imported here, as it imports this room
 
     choice = crowd.choice
-    if choice.queries is not None or choice.encoder or choice.space is not None:
+    one_of_several = LABEL in crowd.run.record.read()  # whose costs add up as those of tables do
+    apart = choice.queries is not None or choice.encoder or choice.space is not None
+    if apart or one_of_several or crowd.dataset.scan is not None:
         return None
     config = RunConfig(voters="teachers", delta=choice.delta, epsilon=choice.epsilon)
     limit = limit_of(crowd)
     try:
         pool = teacher_plan.askable(config, crowd.dataset)
         planned, net = teacher_plan.planned(
-            config, crowd.dataset, crowd.wide, labels, pool, records=told(crowd.run), epsilon=limit.answers
+            config,
+            crowd.dataset,
+            crowd.wide,
+            labels,
+            pool,
+            records=told(crowd.run),
+            epsilon=limit.answers,
+            metric=metric_of(crowd),
         )
     except PateError:  # so few records, or so little epsilon, that answers teach nothing
         return None

@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,7 +28,6 @@ from pate_jax.accounting import local as figures
 from pate_jax.aggregate import local as drawing
 from pate_jax.data import trial_mark
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import local
 from pate_jax.mechanisms.local import Local
 from pate_jax.runs import chain
 from pate_jax.runs.local import terms as plans
@@ -79,7 +78,7 @@ def vote(
     if labels.shape[1] != terms.questions:
         raise PateError(f"{votes} answers {labels.shape[1]} questions where {plan} asks {terms.questions}")
     with chain.Writer(folder / "ledger.jsonl") as book:
-        charges = [_charge(entry, book.path) for entry in chain.entries(book.path)]
+        charges = list(chain.records(book.path, {"local": _Charge}))
         fixed, delta = _budget(charges, terms, budget)
         plans.check_delta(delta, len(labels), str(plan if not charges else book.path))
         stored = _stored(folder, terms.digest)
@@ -91,9 +90,10 @@ def vote(
                 content = _drawn(_secret(folder), terms, found, party, affordable)
                 storage.write_bytes(stored, content, mode=0o600)
             answers, sent = _kept(stored, party, len(labels), affordable)
-            book.append(_entry(terms, len(labels), answers, fixed, delta, sent))
+            line = _Charge(terms.digest, terms.mechanism, len(labels), answers, fixed, delta, sent)
+            book.add("local", line)
         content = memoryview(storage.read_bytes(stored))
-        charges = [_charge(entry, book.path) for entry in chain.entries(book.path)]
+        charges = list(chain.records(book.path, {"local": _Charge}))
         now = next(one for one in charges if one.plan == terms.digest)
         if now.sent != _digest(content):
             raise PateError(f"{stored} was changed after it was charged: restore it from a backup")
@@ -182,34 +182,6 @@ def _budget(charges: list[_Charge], terms: Terms, budget: float | None) -> tuple
             f"budget={budget:g} is not the one that this ledger fixed, {charges[0].budget:g}: leave it out"
         )
     return charges[0].budget, charges[0].delta
-
-
-def _entry(terms: Terms, voters: int, answers: int, budget: float, delta: float, sent: str) -> dict[str, Any]:
-    return {
-        "plan": terms.digest,
-        "mechanism": terms.mechanism.name,
-        "classes": terms.mechanism.classes,
-        "epsilon": terms.mechanism.epsilon,
-        "voters": voters,
-        "answers": answers,
-        "budget": budget,
-        "delta": delta,
-        "sent": sent,
-    }
-
-
-def _charge(entry: dict[str, Any], path: Path) -> _Charge:
-    kinds = {"plan": str, "mechanism": str, "classes": int, "epsilon": float, "voters": int}
-    kinds |= {"answers": int}
-    kinds |= {"budget": float, "delta": float, "sent": str}
-    for name, kind in kinds.items():
-        if type(entry.get(name)) is not kind:
-            raise PateError(
-                f"{path} has a line that is not of a local vote: name the folder of another ledger"
-            )
-    mechanism = local.make(entry["mechanism"], entry["classes"], entry["epsilon"])
-    rest = (entry[name] for name in ("voters", "answers", "budget", "delta", "sent"))
-    return _Charge(entry["plan"], mechanism, *rest)
 
 
 def _kept(stored: Path, party: str, voters: int, affordable: int) -> tuple[int, str]:

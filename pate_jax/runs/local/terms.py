@@ -12,7 +12,7 @@ import json
 import math
 import secrets
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pate_jax.accounting import local as figures
 from pate_jax.accounting.local import LocalPlan
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import local
+from pate_jax.mechanisms.codec import from_dict, to_dict
 from pate_jax.mechanisms.local import Local
 from pate_jax.system import storage
 
@@ -45,21 +45,6 @@ class Terms(NamedTuple):
         return hashlib.sha256(json.dumps(to_dict(self), sort_keys=True).encode()).hexdigest()
 
 
-def to_dict(terms: Terms) -> dict[str, str | int | float]:
-    """As JSON."""
-    return {
-        "mechanism": terms.mechanism.name,
-        "classes": terms.mechanism.classes,
-        "epsilon": terms.mechanism.epsilon,
-        "questions": terms.questions,
-        "answers_each": terms.answers_each,
-        "budget": terms.budget,
-        "delta": terms.delta,
-        "vote": terms.vote,
-        "voters": terms.voters,
-    }
-
-
 def write(path: Path, plan: LocalPlan, *, questions: int, voters: int, budget: float, delta: float) -> Terms:
     """Write the file of a new plan; an existing file is never overwritten."""
     check_delta(delta, voters, "the plan")
@@ -73,19 +58,7 @@ def write(path: Path, plan: LocalPlan, *, questions: int, voters: int, budget: f
 
 def read(path: Path) -> Terms:
     """The plan of a file, checked."""
-    body = storage.read_json(path, KIND)
-    kinds = {"mechanism": str, "classes": int, "epsilon": float, "questions": int, "answers_each": int}
-    kinds |= {"budget": float, "delta": float, "vote": str, "voters": int}
-    if set(body) != set(kinds):
-        raise PateError(f"{path} has {sorted(body)} where {sorted(kinds)} are wanted: get it again")
-    for name, kind in kinds.items():
-        if kind is float and type(body[name]) is int and abs(body[name]) < 1 << 53:
-            body[name] = float(body[name])
-        if type(body[name]) is not kind:
-            raise PateError(f"{path}: {name}={body[name]!r} must be of type {kind.__name__}")
-    mechanism = local.make(body["mechanism"], body["classes"], body["epsilon"])
-    rest = ("questions", "answers_each", "budget", "delta", "vote", "voters")
-    terms = Terms(mechanism, *(body[name] for name in rest))
+    terms = cast(Terms, from_dict(Terms, storage.read_json(path, KIND), str(path)))
     _check(path, terms)
     return terms
 
@@ -96,6 +69,7 @@ def asked(terms: Terms, party: str, voters: int, answers: int) -> NDArray[np.int
     The questions stand in a random order that the plan fixes, and a party begins at a place that its name
     fixes. Each voter takes the next few, so the questions of a party are spread as evenly as they can be.
 
+    >>> from pate_jax.mechanisms import local
     >>> terms = Terms(local.RandomisedResponse(3, 1.0), 5, 2, 2.0, 0.0, "demo", 5)
     >>> asked(terms, "a", voters=5, answers=2).shape
     (5, 2)

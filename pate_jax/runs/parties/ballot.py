@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Int
 
+from pate_jax.accounting.costs import PartyVote
 from pate_jax.aggregate.noise import share
 from pate_jax.data import Dataset, relation
 from pate_jax.ensemble import TeacherConfig
@@ -17,16 +18,15 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import Noise
 from pate_jax.mechanisms.shared_votes import SharedVote
 from pate_jax.parties.agreement import Agreement
-from pate_jax.runs import public_part, stages, streams
+from pate_jax.runs import plans, public_part, stages, streams
 from pate_jax.runs.crowds import inputs as crowd_inputs
-from pate_jax.runs.crowds.certificate import certificate
 from pate_jax.runs.crowds.inputs import Crowd
+from pate_jax.runs.crowds.release import certificate
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.parties import questions as asking
 from pate_jax.runs.parties import terms
 from pate_jax.runs.parties.questions import Questions
-from pate_jax.runs.plans import PartyPlan
 from pate_jax.runs.settings import CrowdChoice, DataChoice, PartitionChoice
 from pate_jax.system import storage
 from pate_jax.voting import save_votes
@@ -60,9 +60,9 @@ class Member:
         return terms.vote_of(self.agreement, self.questions)
 
     @property
-    def spends(self) -> PartyPlan:
+    def spends(self) -> plans.Plan:
         """What this party's voters may lose by the vote."""
-        return PartyPlan(self.vote, self.agreement.unit)
+        return plans.Plan((PartyVote(self.vote, self.agreement.unit),), self.agreement.unit)
 
     @property
     def voters(self) -> int:
@@ -110,6 +110,11 @@ def _of_teachers(member: Member) -> Table:
     if run.votes.exists():
         return _counted(member)
     training = member.agreement.training
+    if ":" in str(training.get("net")):
+        raise PateError(
+            f"net={training['net']!r} in the agreement names code of somebody's own, and parties train nets "
+            "of this library alone: agree on one of these"
+        )
     config = TeacherConfig(net=training.get("net"), epochs=training.get("epochs"))  # type: ignore[arg-type]
     cut = PartitionChoice(teachers=member.voters, by=member.by, seed=member.seed)  # type: ignore[arg-type]
     inputs = stages.begin(run, member.data, cut, config, delta=member.agreement.delta)

@@ -3,21 +3,20 @@
     claim    before a number is shared: the agreement, the parties, the vote's number, what it costs, the run
 
 The file belongs to the key in its folder: a new key, or a copy of the key in another folder, begins another
-file. It is a chain (`runs.chain`) of the schema of a party's ledger.
+file. It is a chain (`runs.chain`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pate_jax.errors import PateError
 from pate_jax.runs import chain, sums
-from pate_jax.runs.ledger import PARTY as SCHEMA
 from pate_jax.runs.parties.ballot import Member
-from pate_jax.runs.plans import PartyPlan
+from pate_jax.runs.plans import Plan
 
 
 class Claim(NamedTuple):
@@ -28,7 +27,7 @@ class Claim(NamedTuple):
     place: str
     vote: int
     parties: tuple[str, ...]  # the fingerprints of all, sorted
-    plan: PartyPlan
+    plan: Plan
 
 
 def of(member: Member) -> Claim:
@@ -46,7 +45,7 @@ def of(member: Member) -> Claim:
 
 def read(path: Path) -> list[Claim]:
     """All that a key has voted on."""
-    return [_claim(entry.get("claim"), path) for entry in chain.entries(path)]
+    return list(chain.records(path, {"claim": Claim}))
 
 
 def others(path: Path, wanted: Claim) -> list[Claim]:
@@ -62,7 +61,7 @@ def enter(path: Path, wanted: Claim) -> None:
         found = read(path)
         _check(found, wanted)
         if all(one.agreement != wanted.agreement for one in found):
-            book.append({"schema": SCHEMA, "claim": {**wanted._asdict(), "plan": wanted.plan.to_dict()}})
+            book.add("claim", wanted)
 
 
 def warning(earlier: Sequence[Claim], wanted: Claim, delta: float) -> str | None:
@@ -83,7 +82,7 @@ def warning(earlier: Sequence[Claim], wanted: Claim, delta: float) -> str | None
     )
 
 
-def _said(plans: Sequence[PartyPlan], delta: float) -> str:
+def _said(plans: Sequence[Plan], delta: float) -> str:
     epsilon = sums.together(plans, delta)
     return "no finite epsilon" if epsilon is None else f"epsilon {math.ceil(epsilon * 1e4) / 1e4:.4f}"
 
@@ -109,15 +108,3 @@ def _check(found: Sequence[Claim], wanted: Claim) -> None:
             "vote costs as much again, also where you saw no result of the first, so make its agreement "
             f"with --vote {higher} and add both costs"
         )
-
-
-def _claim(body: Any, path: Path) -> Claim:
-    wrong = f"a line of {path} names no vote of this key: restore the file from a backup"
-    if not isinstance(body, Mapping):
-        raise PateError(wrong)
-    try:
-        found = Claim(**body)
-        parties = tuple(map(str, found.parties))
-    except TypeError as error:
-        raise PateError(wrong) from error
-    return found._replace(parties=parties, plan=PartyPlan.from_dict(found.plan))

@@ -16,10 +16,11 @@ from pathlib import Path
 import numpy as np
 
 from pate_jax.accounting.party_statement import PartyStatement, party_statement
+from pate_jax.data import encoders
 from pate_jax.errors import PateError
 from pate_jax.parties import agreement as agreements
 from pate_jax.parties.agreement import Agreement
-from pate_jax.runs import public_part, publication, registration, trials
+from pate_jax.runs import public_part, publication, registration, results
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.parties import ballot, cards, claims, ledger, meeting, terms, transcript
 from pate_jax.runs.parties import questions as asking
@@ -36,6 +37,7 @@ _OPENED = "opened"
 
 def check_own(data: DataChoice) -> None:
     """Refuse a data set by name, whose private records would be the same in all parties."""
+    encoders.frozen(data.encoder)
     if data.private is None:
         raise PateError(
             "a party has records of its own: give --private OWN and the --public pool of all parties"
@@ -101,7 +103,7 @@ def _begin(member: Member) -> None:
     run.record.agree(PARTY, ballot.facts(member))
     if not (run.private / AGREEMENT).exists():
         dataset = ballot.open_dataset(member)
-        trials.record(run, dataset.trial)
+        publication.record_trial(run, dataset.trial)
         public_part.agree(run, dataset)
         asking.save(run.private / QUESTIONS, member.questions, dataset)
         agreements.write(run.private / AGREEMENT, member.agreement)
@@ -168,8 +170,7 @@ def finish(member: Member) -> PartyStatement:
         raise PateError(f"{run.ledger} shows no result yet: repeat `pate party join`")
     storage.write_arrays(run.answers, _OPENED, {"values": table})
     made = stated(member, table)
-    storage.write_json(run.statement, "statement", made.to_dict())
-    storage.write_json(run.public_statement, "statement", trials.stated(run, made.publishable()))
+    results.state(run, made)
     return made
 
 
@@ -214,11 +215,6 @@ def opened(run: RunDirectory) -> Member:
         )
     found = asking.load(run.private / QUESTIONS, agreement.query_list)
     return Member(run, agreement, said["name"], found, settings.data, run.secret.seed)
-
-
-def is_party(run: RunDirectory) -> bool:
-    """Whether a run is a party's part of a vote."""
-    return PARTY in run.record.read()
 
 
 def connected(

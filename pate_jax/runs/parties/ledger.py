@@ -6,7 +6,7 @@
 
 Each line is on disk before the step that it names. A vote that was begun can be repeated only by the same
 parties with the same ballots and the same noise: then whoever watches both attempts sees one set of numbers.
-The file is a chain (`runs.chain`), of a schema that other runs refuse.
+The file is a chain (`runs.chain`), of kinds of lines that other runs refuse.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from jaxtyping import Int
 
 from pate_jax.errors import PateError
 from pate_jax.runs import chain
-from pate_jax.runs.ledger import PARTY as SCHEMA
 from pate_jax.runs.ledger import pack_table, unpack_table
 
 Table = Int[np.ndarray, "rows columns"]
@@ -40,6 +39,12 @@ class Charge(NamedTuple):
     audiences: Mapping[str, float]
 
 
+class Begun(NamedTuple):
+    """Who takes part, and what each has promised."""
+
+    present: dict[str, str]
+
+
 class Opened(NamedTuple):
     """What a vote has opened."""
 
@@ -47,6 +52,9 @@ class Opened(NamedTuple):
     rows: int
     columns: int
     values: str  # as `pack_table` writes them
+
+
+_KINDS: dict[str, type[Charge | Begun | Opened]] = {"charge": Charge, "begun": Begun, "opened": Opened}
 
 
 class Shown(NamedTuple):
@@ -66,23 +74,14 @@ class Shown(NamedTuple):
 
 def read(path: Path) -> Shown:
     """What a party's ledger says; refused where its lines are not those of one vote."""
-    found, kinds = Shown(), ("charge", "begun", "opened")
+    found = Shown()
     for place, entry in enumerate(chain.entries(path)):
-        kind = kinds[place] if place < len(kinds) else None
-        if entry["schema"] != SCHEMA or kind is None or not isinstance(entry.get(kind), dict):
+        kind = [*_KINDS, None][min(place, len(_KINDS))]
+        if kind is None or entry.get("kind") != kind:
             raise PateError(f"line {place + 1} of {path} is not that of a vote among parties: {_RESTORE}")
-        parsed: Any = _parsed(kind, entry[kind], path)
-        found = found._replace(**{kind: parsed})
+        line: Any = chain.record(entry, _KINDS, path)
+        found = found._replace(**{kind: line.present if kind == "begun" else line})
     return found
-
-
-def _parsed(kind: str, body: dict[str, Any], path: Path) -> Charge | Opened | dict[str, str]:
-    try:
-        if kind == "begun":
-            return {str(name): str(promise) for name, promise in body.items()}
-        return Charge(**body) if kind == "charge" else Opened(**body)
-    except TypeError as error:
-        raise PateError(f"the line {kind!r} of {path} is damaged ({error}): {_RESTORE}") from error
 
 
 def charge(book: chain.Writer, wanted: Charge) -> None:
@@ -91,7 +90,7 @@ def charge(book: chain.Writer, wanted: Charge) -> None:
     with book:
         before = read(path).charge
         if before is None:
-            book.append({"schema": SCHEMA, "charge": wanted._asdict()})
+            book.add("charge", wanted)
         elif before != wanted:
             differs = next(name for name in Charge._fields if getattr(before, name) != getattr(wanted, name))
             raise PateError(
@@ -106,7 +105,7 @@ def begin(book: chain.Writer, present: Mapping[str, str]) -> None:
     with book:
         before = read(path).begun
         if before is None:
-            book.append({"schema": SCHEMA, "begun": dict(present)})
+            book.add("begun", Begun(dict(present)))
         elif before != dict(present):
             raise PateError(_other_company(before, present))
 
@@ -136,7 +135,7 @@ def opened(path: Path, transcript: str, values: Table) -> None:
         if before.begun is None:
             raise PateError(f"{path} shows no vote that was begun: {_RESTORE}")
         if before.opened is None:
-            book.append({"schema": SCHEMA, "opened": wanted._asdict()})
+            book.add("opened", wanted)
         elif before.opened != wanted:
             raise PateError(f"{path} shows that this vote has opened other numbers: {_RESTORE}")
 

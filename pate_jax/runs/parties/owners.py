@@ -1,8 +1,8 @@
 """The certificate of votes that were joined from several owners': whom a run on such votes can cover.
 
 An owner's teachers change together, so the whole vote of an owner is one vote only if it has one teacher. A
-group of g teachers would cost g^2 times as much (docs/parties.md), and one teacher of all the owner's records
-serves better. So the relation `party` is of owners that have one teacher each.
+group of g teachers would cost g^2 times as much (docs/proofs/parties.md), and one teacher of all the owner's
+records serves better. So the relation `party` is of owners that have one teacher each.
 """
 
 from __future__ import annotations

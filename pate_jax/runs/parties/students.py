@@ -12,15 +12,13 @@ from pate_jax.crowd.shares import classifier_of, of_counts, of_sums, weight
 from pate_jax.data import Dataset, Part, relation
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
-from pate_jax.runs import measured, registration, trials
+from pate_jax.runs import results
 from pate_jax.runs import students as training
 from pate_jax.runs.crowds.answers import soft
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.parties import ballot, join, ledger, terms
 from pate_jax.runs.parties import questions as asking
 from pate_jax.runs.parties.ballot import Member, Table
-from pate_jax.runs.release import write
-from pate_jax.runs.report import seen
 from pate_jax.runs.settings import to_settings
 from pate_jax.student import sums
 from pate_jax.student.settings import check_shown
@@ -41,7 +39,7 @@ def teach(run: RunDirectory, config: student.StudentConfig) -> dict[str, Any]:
     statement = storage.read_json(run.existing(run.public_statement, "party join"), "statement")
     if run.results.exists():
         run.record.agree("student", to_settings(config))
-        return storage.read_json(run.results, "results")
+        return results.kept(run)
     dataset = ballot.open_dataset(member)
     given = lesson(member, dataset)
     image = dataset.kind == "image"
@@ -50,10 +48,16 @@ def teach(run: RunDirectory, config: student.StudentConfig) -> dict[str, Any]:
     check_shown(config, image=image, shown=dataset.show_public)
     run.record.agree("student", to_settings(config))
     learned, method = learn(member, config, dataset, given)
-    results = _results(member, dataset, given, learned, method)
-    write.write(run.release, learned, statement, results)
-    storage.write_json(run.results, "results", results)
-    return results
+    own = {
+        **results.facts(run, dataset, relation.without_warning(dataset.description)),
+        "parties": len(member.agreement.parties),
+        "voters": member.agreement.voters,
+        "queries": len(given.asked.ids),
+        "answered": int(np.asarray(given.answers.answered).sum()),
+        "method": method,
+    }
+    taught = given.asked, given.answers
+    return results.finish(run, learned, dataset, statement, own, taught, shown=False)
 
 
 def learn(
@@ -127,27 +131,3 @@ def _released(member: Member) -> ClassSums | NeighbourCounts:
         raise PateError(f"{member.run.ledger} shows no vote of a crowd: restore it from a backup")
     scale = terms.vote_of(member.agreement, member.questions).noise.together(len(begun)).scale
     return replace(plan.release, sigma=max(scale, 1.0))
-
-
-def _results(
-    member: Member, dataset: Dataset, given: Lesson, learned: student.Student, method: str
-) -> dict[str, Any]:
-    found = seen.look(learned, dataset)
-    labels, answered = np.asarray(given.answers.labels), np.asarray(given.answers.answered)
-    right = None if given.asked.labels is None else labels == given.asked.labels
-    return {
-        "run_dir": str(member.run.root),
-        "dataset": dataset.name,
-        "data": relation.without_warning(dataset.description),
-        "synthetic": dataset.synthetic,
-        "private": member.run.secret.seed is None,
-        **trials.said(member.run),
-        "parties": len(member.agreement.parties),
-        "voters": member.agreement.voters,
-        "queries": len(given.asked.ids),
-        "answered": int(answered.sum()),
-        "others": registration.published(member.run),
-        "method": method,
-        "label_accuracy": None if right is None else float(right[answered].mean()),
-        **measured.results(found, dataset, member.run.record.stages().get("data", {})),
-    }

@@ -33,7 +33,7 @@ class Asked:
     selection: Selection = "first"
     """Of teachers, which: the first, random ones, or one for each of as many clusters."""
     space: Space | None = None
-    """Of neighbours and sums: what they are compared in; unset: by the kind of the inputs."""
+    """Of neighbours and sums: the space that sees the records; unset: by the kind of the inputs."""
     net: str | None = None
     """Of teachers: the net that every party trains; unset: by the kind of the inputs."""
     epochs: int | None = None
@@ -42,6 +42,11 @@ class Asked:
     def __post_init__(self) -> None:
         if self.queries is not None:
             check_queries(self.queries)
+        if ":" in (self.net or ""):
+            raise PateError(
+                f"net={self.net!r} is code of your own, which the other parties would have to run: name a "
+                "net of this library"
+            )
 
 
 QUERIES = 100

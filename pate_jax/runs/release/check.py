@@ -10,7 +10,7 @@ import html
 import json
 import re
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -61,15 +61,17 @@ _STATEMENT = frozenset(
         ),
     }
 )
+_LABELS = "labels.json"  # of several labels: which folder is whose student
 FIELDS = {
     "statement.json": _STATEMENT,
     "student/statement.json": _STATEMENT,
     "student/student.json": frozenset(
         {
             *("artefact", "schema", "net", "preprocessing", "class_names"),
-            *("temperature", "dtype", "columns"),
+            *("temperature", "dtype", "columns", "target"),
         }
     ),
+    f"student/{_LABELS}": frozenset({"artefact", "schema", "folders"}),
 }
 FIGURE = frozenset({"epsilon", "order", "status", "basis", "note"})
 CURVE = frozenset({"mu", "strays", "epsilon", "guess", "false_alarms", "caught", "in_words"})
@@ -86,6 +88,7 @@ _ALARM = NOT_PRIVATE.partition(":")[0]
 _PREDICTOR, _PARAMETERS, _PAGE = "student/predict.py", "student/parameters.npz", "report.html"
 _COLON = ":"  # between the name of a column and its value
 _LARGEST = 1 << 31  # the most bytes of one file
+_OF_A_LABEL = re.compile(r"^student/[^/]+/(student\.json|parameters\.npz)$")  # of several
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ class Secrets:
     """The owner's private content: texts, names, arrays of numbers, and private inputs."""
 
     texts: Mapping[str, str] = field(default_factory=dict)  # from a description to the text itself
-    names: frozenset[str] = frozenset()  # ids, searched as whole words only
+    names: Set[str] = frozenset()  # ids, searched as whole words only
     arrays: Callable[[], Iterable[tuple[str, np.ndarray]]] = tuple  # one by one, as they may be many
     inputs: Callable[[], Iterable[np.ndarray]] | None = None  # in each form that a file may have; if known
     public: Callable[[], Shown] | None = None  # public inputs that may not go out; None where all may
@@ -122,15 +125,19 @@ def look(folder: Path, secrets: Secrets | None = None) -> Iterator[Finding]:
     """All findings about the content of a release."""
     files = sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
     yield from judged(_strangers(folder, files), "only files that belong to a release are there")
-    known = [path for path in files if not path.is_symlink() and path.relative_to(folder).as_posix() in FILES]
+    plain = [path for path in files if not path.is_symlink()]
+    known = [path for path in plain if _belongs(folder, path.relative_to(folder).as_posix())]
     texts = {path.relative_to(folder).as_posix(): _text(path) for path in known if path.suffix != ".npz"}
     texts = {name: text for name, text in texts.items() if name != _PREDICTOR or text != predictor()}
     texts[_PAGE], shown = traces.parted(texts.get(_PAGE, ""))
     yield from judged(traces.faults(_PAGE, shown), "its pictures are few, small, and nothing but pixels")
     yield from judged(_words(texts), "no file speaks of votes, ledger, keys, seeds, digests or paths")
     yield from judged(_fields(texts), "JSON files have the agreed fields only, and no sensitive figure")
-    if (folder / _PARAMETERS).exists():
-        yield from judged(_arrays(folder / "student"), "the arrays are the parameters of one student")
+    if homes := _homes(folder):
+        arrays = (fault for home in homes for fault in _arrays(home))
+        yield from judged(
+            arrays, "the arrays are the parameters of one student" + ", for each label" * (len(homes) > 1)
+        )
     else:
         yield unchecked("there is no student yet: run `pate student`")
     if secrets is None:
@@ -170,10 +177,23 @@ def _strangers(folder: Path, files: list[Path]) -> Iterator[str]:
         name = path.relative_to(folder).as_posix()
         if path.is_symlink():
             yield f"{name} is a link to somewhere else"
-        elif name not in FILES:
+        elif not _belongs(folder, name):
             yield f"{name} is no part of a release"
         elif not path.is_file() or path.stat().st_size > _LARGEST:
             yield f"{name} is no plain file of at most {_LARGEST:,} bytes"
+
+
+def _belongs(folder: Path, name: str) -> bool:
+    """Whether a release has a file of this name: that of several labels has a folder for each student."""
+    several = (folder / "student" / _LABELS).is_file()
+    if several and (name == f"student/{_LABELS}" or _OF_A_LABEL.match(name)):
+        return True
+    return name in FILES and not (several and name in ("student/student.json", _PARAMETERS))
+
+
+def _homes(folder: Path) -> list[Path]:
+    """The folders of all students of a release that have parameters."""
+    return sorted(path.parent for path in (folder / "student").rglob("parameters.npz"))
 
 
 def _text(path: Path) -> str:
@@ -195,9 +215,10 @@ def _words(texts: Mapping[str, str]) -> Iterator[str]:
 
 
 def _fields(texts: Mapping[str, str]) -> Iterator[str]:
-    for name, allowed in FIELDS.items():
-        if name in texts:
-            body = storage.parse_json(texts[name], name)
+    for name, text in texts.items():
+        allowed = FIELDS.get("student/student.json" if _OF_A_LABEL.match(name) else name)
+        if allowed is not None:
+            body = storage.parse_json(text, name)
             yield from (f"{name} has the unknown field {one!r}" for one in sorted(set(body) - allowed))
     if "statement.json" in texts:
         body = storage.parse_json(texts["statement.json"], "statement.json")
@@ -288,30 +309,37 @@ def _known_secrets(folder: Path, texts: Mapping[str, str], secrets: Secrets) -> 
         yield from (f"{name} holds {what}" for what, secret in secrets.texts.items() if _names(plain, secret))
         yield from (f"{name} names the private {one!r}" for one in sorted(_said(plain) & secrets.names)[:3])
     spelt = {name: traces.spelt(text) for name, text in texts.items()}
-    there = (folder / _PARAMETERS).exists()
-    student = storage.read_arrays(folder / _PARAMETERS, "student-parameters") if there else {}
+    held = _parameters(folder)
     for what, array in secrets.arrays():
         if array.dtype.kind in "iu":
             yield from (
                 f"{name} spells out {what}" for name, text in spelt.items() if traces.spells(text, array)
             )
-        for name, parameters in student.items():
+        for name, parameters in held.items():
             if traces.holds(parameters, array):
-                yield f"student/parameters.npz: {name} is {what}"
+                yield f"{name} is {what}"
+
+
+def _parameters(folder: Path) -> dict[str, np.ndarray]:
+    """The arrays of all students of a release, each by its file and its name."""
+    files = [home / "parameters.npz" for home in _homes(folder)]
+    return {
+        f"{file.relative_to(folder).as_posix()}: {name}": array
+        for file in files
+        for name, array in storage.read_arrays(file, "student-parameters").items()
+    }
 
 
 def _inputs(folder: Path, forms: Iterable[np.ndarray], whose: str = "private records") -> Iterator[str]:
     """Arrays that contain these inputs, by their digests: one after another, or one in each column."""
-    if not (folder / _PARAMETERS).exists():
-        return
-    student = storage.read_arrays(folder / _PARAMETERS, "student-parameters")
+    kept = _parameters(folder)
     for form in forms:
         flat = form.reshape(len(form), -1).astype(np.float32)
         known = set(duplicates.digests(flat))
-        for name, parameters in student.items():
+        for name, parameters in kept.items():
             pieces = traces.pieces(parameters.astype(np.float32), flat.shape[1])
             if held := int(duplicates.repeats(pieces, known).sum()):
-                yield f"student/parameters.npz: {name} holds the inputs of {held} {whose}"
+                yield f"{name} holds the inputs of {held} {whose}"
 
 
 def _public(folder: Path, page: str, shown: list[np.ndarray], public: Shown) -> Iterator[str]:

@@ -6,15 +6,16 @@ import html
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pate_jax.accounting.statement import NOT_PRIVATE
-from pate_jax.data import forms
+from pate_jax.data import encoders, forms, texts
+from pate_jax.data.encoders import NOT_COVERED
 from pate_jax.runs import measured
 from pate_jax.runs.release.check import predictor
-from pate_jax.runs.report import bought, crowd_words, measures_page, words
+from pate_jax.runs.report import crowd_words, measures_page, numbers, words
 from pate_jax.student import Student
 from pate_jax.system import storage
 
@@ -35,39 +36,89 @@ def write(folder: Path, student: Student, statement: Mapping[str, Any], facts: M
 
 def model_card(student: Student, statement: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     """What the student is, what it cost and what that does not cover, for whoever is handed it."""
-    alarms = [*([facts["trial"]] if "trial" in facts else []), *([] if facts["private"] else [NOT_PRIVATE])]
-    warning = "".join(f"**{alarm}**\n\n" for alarm in alarms)
-    names = ", ".join(map(plain, student.class_names[:20])) + (
-        " ..." if len(student.class_names) > 20 else ""
-    )
-    lines = [
+    shown = student.class_names[:20]
+    names = ", ".join(map(plain, shown)) + " ..." * (len(student.class_names) > len(shown))
+    sections = {
+        "What it says, and of what": [
+            f"Task: {_task(student, names)}.",
+            f"Inputs: {takes(student)}.",
+            *(f"Encoder: {texts.described(one)}; {NOT_COVERED}." for one in texts.seen(student.columns)),
+        ],
+        "Privacy": promised(statement, facts),
+        "How it was made": [
+            f"Data: {facts['data']}.",
+            f"Trained on: {learned_from(statement, facts)}.",
+            _bought(statement, facts),
+            f"Net: {json.dumps(student.description)}; {_size(student):,} parameters.",
+            *_holds(student),
+        ],
+        "How good it is": [
+            f"{numbers.told(facts)}."
+            if "numbers" in facts
+            else f"Accuracy on public test data: {_measured(facts)}.",
+            *measures_page.told(facts),
+            *measures_page.told_bought(facts),
+        ],
+    }
+    tables = "".join(_table(heads, rows) for heads, rows in measures_page.tables(facts))
+    return card(sections, statement, facts, student, tables)
+
+
+def promised(statement: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
+    """The lines about privacy."""
+    return [
         f"Privacy: {statement['model_card_line']}",
         *([f"All releases together: {statement['trade_off']['in_words']}."] if facts["private"] else []),
-        f"Task: {len(student.class_names)} classes: {names}.",
-        f"Trained on: {_learned_from(statement, facts)}.",
-        f"Data: {facts['data']}.",
-        _bought(statement, facts),
-        f"Accuracy on public test data: {_measured(facts)}.",
-        *measures_page.told(facts),
-        *bought.told(facts),
-        f"Inputs: {_takes(student)}.",
-        f"Net: {json.dumps(student.description)}; {_size(student):,} parameters.",
+        *(str(facts[name]) for name in ("others", "attacked") if facts.get(name)),
     ]
-    shapes = student.shapes()
-    examples = shapes.get("examples", shapes.get("patches/examples"))
-    if examples is not None:
-        lines.append(f"Holds {examples[0]:,} of the public inputs as they are.")
-    if facts.get("others"):
-        lines.append(str(facts["others"]))
-    if facts.get("attacked"):
-        lines.append(str(facts["attacked"]))
+
+
+def card(
+    sections: Mapping[str, Sequence[str]],
+    statement: Mapping[str, Any],
+    facts: Mapping[str, Any],
+    student: Student,
+    tables: str = "",
+) -> str:
+    """A whole card: its lists by title, and what holds for each release of this kind of student."""
+    alarms = [*([facts["trial"]] if "trial" in facts else []), *([] if facts["private"] else [NOT_PRIVATE])]
+    warning = "".join(f"**{alarm}**\n\n" for alarm in alarms)
+    lists = {title: "".join(f"- {line}\n" for line in lines) for title, lines in sections.items()}
+    body = "".join(f"## {title}\n\n{listed}\n" for title, listed in lists.items())
+    subject = f": {plain(str(facts['predicts']))}" if "predicts" in facts else ""
+    return f"{warning}# Model card{subject}\n\n{body}{tables}{_limits(student, statement)}"
+
+
+def _limits(student: Student, statement: Mapping[str, Any]) -> str:
+    """What the guarantee covers and what not, and how the student is used."""
     asked = "voters" if "releases" in statement or "shared" in statement else "teachers"
-    body = "".join(f"- {line}\n" for line in lines)
     declared = ", as declared by the makers of the votes" if statement.get("declared") else ""
     covers = _COVERS.format(whom=_WHOM[statement["relation"]], declared=declared, asked=asked)
     if "training" in statement:  # no public input had part in it
         covers = "\n".join(line for line in covers.split("\n") if not line.startswith("- the public inputs"))
-    return f"{warning}# Model card\n\n{body}\n{covers}{_USE}"
+    return covers + _used(student)
+
+
+def _holds(student: Student) -> list[str]:
+    """How many public inputs a student holds as they are, if any."""
+    shapes = student.shapes()
+    examples = shapes.get("examples", shapes.get("patches/examples"))
+    return [] if examples is None else [f"Holds {examples[0]:,} of the public inputs as they are."]
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of Markdown.
+
+    >>> print(_table(("a", "b"), [("1", "x|y")]))
+    | a | b |
+    |---|---|
+    | 1 | x\\|y |
+    <BLANKLINE>
+    <BLANKLINE>
+    """
+    lines = [[*map(plain, line)] for line in (heads, *rows)]
+    first, *others = (f"| {' | '.join(line)} |\n" for line in lines)
+    return f"{first}|{'---|' * len(heads)}\n{''.join(others)}\n"
 
 
 def plain(text: str) -> str:
@@ -100,32 +151,53 @@ It does not cover
 - wrong or unfair answers; the accuracy above is an average over the test data, not a promise for one input.
 
 """
-_USE = """## Use
+_ALONE = """{needs}, and no file but those in this folder:
 
-Needs NumPy only, and no file but those in this folder:
+    python predict.py {file} --out labels.csv
 
-    python predict.py inputs.npz --out labels.csv
-
-With pate_jax: `pate predict FOLDER inputs.npz`, or `pate_jax.Student.load(FOLDER).predict_proba(inputs)`,
+"""
+_USE = """\
+With pate_jax: `pate predict FOLDER {file}`, or `pate_jax.Student.load(FOLDER).predict_proba(inputs)`,
 which takes a data frame, columns by name, an array or a file.
 """
 
 
-def _learned_from(statement: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+def _used(student: Student) -> str:
+    """How the student is asked; predict.py reads no encoder but `words`."""
+    reads = {known.name for known in texts.seen(student.columns)}
+    file = "inputs.csv" if student.columns else "inputs.npz"
+    file = "PHOTOS" if any(map(encoders.of_photos, reads)) else file
+    needs = "Needs NumPy and the encoder (`pip install wordllama`) only" if reads else "Needs NumPy only"
+    alone = _ALONE.format(needs=needs, file=file) if reads <= {encoders.TEXT} else ""
+    return "## Use\n\n" + alone + _USE.format(file=file)
+
+
+def learned_from(statement: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    """What a student has learned from."""
     method = f" by the method {facts['method']}" if facts.get("method") else ""
+    public = "public inputs, their labels" if facts.get("learned_from_public_labels") else "public inputs"
     if "training" in statement:
         return "the private records themselves, by DP-SGD: clipped gradients with noise"
     if "releases" in statement:
         by = f",{method}" if method else ""
-        return f"public inputs and noisy tables of {crowd_words.voters(facts)}{by}; no private record"
+        return f"{public} and noisy tables of {crowd_words.voters(facts)}{by}; no private record"
     if "shared" in statement:
         return f"public inputs and what {facts['parties']} parties opened together{method}; no private record"
-    return f"public inputs and the answers of {facts['teachers']} teachers{method}; no private record"
+    return f"{public} and the answers of {facts['teachers']} teachers{method}; no private record"
+
+
+def _task(student: Student, names: str) -> str:
+    if student.target is not None:
+        name, low, high = student.target
+        return f"{plain(name)}, a number from {low:.6g} to {high:.6g}"
+    return f"{len(student.class_names)} classes: {names}"
 
 
 def _bought(statement: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     if "training" in statement:
         return "Labels: those of the private records; no public input was labelled."
+    if "explained" in facts:
+        return f"How: {facts['explained']}"
     if "releases" in statement:
         right = _share(facts.get("label_accuracy"), "no public labels to compare them with")
         return f"Labels: of {crowd_words.asked(facts)}, at no cost beyond that of the tables; right: {right}."
@@ -154,12 +226,16 @@ def _share(accuracy: float | None, otherwise: str) -> str:
 _MAY_MISS = "values may be missing (blank, NA, NaN or null): student.json has the number taken for each"
 
 
-def _takes(student: Student) -> str:
+def takes(student: Student) -> str:
+    """What inputs a student takes."""
     shape = "x".join(map(str, student.description["input_shape"]))
     if student.columns:
+        if any(encoders.of_photos(known.name) for known in texts.seen(student.columns)):
+            return "photos, as a folder of images"
         names = ", ".join(plain(column.name) for column in student.columns)
         fills = any(column.filling is not None for column in student.columns)
         dates = [column for column in student.columns if column.form not in (forms.NUMBER, forms.BOOLEAN)]
+        names += "".join(f"; {plain(one.name)} is free text" for one in student.columns if one.encoder)
         written = "".join(f"; {plain(column.name)} is {plain(forms.told(column.form))}" for column in dates)
         return f"a table with the columns {names}{written}" + f"; {_MAY_MISS}" * fills
     return f"arrays [n, {shape}]" + (" of pixels from 0 to 255" if student.dtype == "uint8" else "")

@@ -9,7 +9,7 @@ from pate_jax.crowd.plan import Plan
 from pate_jax.crowd.step_choice import enough
 from pate_jax.crowd.steps import Steps
 from pate_jax.mechanisms.crowds import MOST_STEPS
-from pate_jax.runs.report import bought, measures_page, words
+from pate_jax.runs.report import measures_page, words
 
 _SPACES = {
     "patches": "patches of images",
@@ -73,7 +73,8 @@ def explained(facts: Mapping[str, Any]) -> str:
             f". That was the first of {facts['steps']} steps; in each other one every {who} added the "
             "direction in which the labels so far should be corrected, with noise again"
         )
-    return f"{said}. A student model learned from these labels and public inputs. It saw no private record."
+    public = "public inputs and their labels" if "learned_from_public_labels" in facts else "public inputs"
+    return f"{said}. A student model learned from these labels and {public}. It saw no private record."
 
 
 def steps(facts: Mapping[str, Any]) -> list[str]:
@@ -169,4 +170,4 @@ def sentences(facts: Mapping[str, Any]) -> list[str]:
     if facts["label_accuracy"] is not None:
         lines.append(f"{facts['label_accuracy']:.1%} of these labels are right.")
     lines += words.near(facts["queries"], facts.get("near"), remedy=False)
-    return lines + words.learned(facts) + measures_page.told(facts) + bought.told(facts)
+    return lines + words.learned(facts) + measures_page.told(facts) + measures_page.told_bought(facts)

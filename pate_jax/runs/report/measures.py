@@ -15,6 +15,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy import special
 
+from pate_jax.crowd.metric import Weights, auprc, auroc, divided
+
 THRESHOLDS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7)
 BINS = 10  # of the picture of calibration, of about equally many rows each
 _DRAWS = 200  # for an interval, and
@@ -23,7 +25,6 @@ _DRAWN = 8_000_000  # weights are held at a time
 _CLIP = 1e-6  # probabilities are at least this far from 0 and 1 where their logits are taken
 _STEPS = 25  # of Newton's method
 _WIDE = (2.5, 97.5)
-Weights = Float[np.ndarray, "draw row"]
 Figure = Callable[[np.ndarray, np.ndarray, Weights], np.ndarray]  # of labels, probabilities and weights
 
 
@@ -64,6 +65,7 @@ def measures(rows: Judged) -> dict[str, Any]:
         "intercept": interval(calibration_intercept, rows),
         "slope": interval(calibration_slope, rows),
         "calibration_error": calibration_error(y, p),
+        "calibration_luck": calibration_luck(p),
         "bins": bins(y, p),
         "thresholds": [_at(threshold, rows) for threshold in THRESHOLDS],
         "by_outcome": [_spread(p[y == outcome]) for outcome in (0, 1)],
@@ -81,37 +83,6 @@ def interval(figure: Figure, rows: Judged) -> list[float | None]:
     return [float(whole), float(low), float(high)]
 
 
-def _curve(y: np.ndarray, p: np.ndarray, weights: Weights) -> tuple[np.ndarray, np.ndarray]:
-    """True and false positives [draw, threshold] as the threshold falls from one probability to the next."""
-    order = np.argsort(-p, kind="stable")
-    last = np.append(np.flatnonzero(np.diff(p[order])), len(p) - 1)  # of each tie
-    heavy = weights[:, order]
-    positives = np.cumsum(heavy * y[order], axis=1)[:, last]
-    return positives, np.cumsum(heavy, axis=1)[:, last] - positives
-
-
-def auroc(y: np.ndarray, p: np.ndarray, weights: Weights) -> np.ndarray:
-    """The chance that a row with the outcome has a larger probability than one without; half for ties.
-
-    >>> auroc(np.array([0, 1, 1]), np.array([0.2, 0.2, 0.9]), np.ones((1, 3))).item()
-    0.75
-    """
-    true, false = (np.pad(one, ((0, 0), (1, 0))) for one in _curve(y, p, weights))
-    area = (np.diff(false, axis=1) * (true[:, 1:] + true[:, :-1]) / 2).sum(1)
-    return _divided(area, true[:, -1] * false[:, -1])
-
-
-def auprc(y: np.ndarray, p: np.ndarray, weights: Weights) -> np.ndarray:
-    """Average precision: the precision at each threshold, weighted by the recall that it adds.
-
-    >>> auprc(np.array([0, 1, 1]), np.array([0.2, 0.2, 0.9]), np.ones((1, 3))).round(4).item()
-    0.8333
-    """
-    true, false = _curve(y, p, weights)
-    added = np.diff(true, axis=1, prepend=0)
-    return _divided((added * _divided(true, true + false, empty=0.0)).sum(1), true[:, -1])
-
-
 def calibration_intercept(y: np.ndarray, p: np.ndarray, weights: Weights) -> np.ndarray:
     """Calibration in the large: what to add to all logits for as many outcomes as there are."""
     logit = _logit(p)
@@ -119,7 +90,7 @@ def calibration_intercept(y: np.ndarray, p: np.ndarray, weights: Weights) -> np.
     for _ in range(_STEPS):
         said = special.expit(logit + found[:, None])
         slope = (weights * said * (1 - said)).sum(1)
-        found = np.clip(found + _divided((weights * (y - said)).sum(1), slope, empty=0.0), -20, 20)
+        found = np.clip(found + divided((weights * (y - said)).sum(1), slope, empty=0.0), -20, 20)
     return found
 
 
@@ -149,6 +120,19 @@ def calibration_error(y: np.ndarray, p: np.ndarray) -> float:
     return float(sum(one["rows"] * abs(one["outcomes"] - one["said"]) for one in rows) / len(y))
 
 
+def calibration_luck(p: np.ndarray) -> float:
+    """The calibration error that so few rows show on average where every probability is true.
+
+    Outcomes of a bin of n rows lie around their mean probability with the variance `sum p (1 - p) / n^2`, and
+    a normal error of the variance v is `sqrt(2 v / pi)` away on average.
+
+    >>> round(calibration_luck(np.full(1000, 0.5)), 3), calibration_luck(np.ones(1000))
+    (0.04, 0.0)
+    """
+    parts = np.array_split(np.sort(p), min(BINS, len(p)))
+    return float(sum(np.sqrt(2 / np.pi * (part * (1 - part)).sum()) for part in parts) / len(p))
+
+
 def bins(y: np.ndarray, p: np.ndarray) -> list[dict[str, float]]:
     """Rows by their probability, in bins of about equally many: what is said, and what happens."""
     order = np.argsort(p, kind="stable")
@@ -165,7 +149,7 @@ def share_of(of: np.ndarray, among: np.ndarray) -> Figure:
     >>> share_of(np.array([1.0, 0.0]), np.ones(2))(np.zeros(2), np.zeros(2), np.ones((1, 2))).item()
     0.5
     """
-    return lambda y, p, weights: _divided(weights @ (of * among), weights @ among)
+    return lambda y, p, weights: divided(weights @ (of * among), weights @ among)
 
 
 def _at(threshold: float, rows: Judged) -> dict[str, Any]:
@@ -204,18 +188,10 @@ def averages(labels: np.ndarray, best: np.ndarray, classes: int) -> dict[str, fl
     right = np.bincount(labels[labels == best], minlength=classes).astype(float)
     there, called = (np.bincount(one, minlength=classes).astype(float) for one in (labels, best))
     occur = there > 0
-    recall, precision = _divided(right, there, empty=0.0), _divided(right, called, empty=0.0)
-    both = _divided(2 * right, there + called, empty=0.0)
+    recall, precision = divided(right, there, empty=0.0), divided(right, called, empty=0.0)
+    both = divided(2 * right, there + called, empty=0.0)
     named = {"recall": recall, "precision": precision, "f1": both}
     return {name: float(values[occur].mean()) for name, values in named.items()}
-
-
-def _divided(over: np.ndarray, under: np.ndarray, empty: float = np.nan) -> np.ndarray:
-    """A quotient, and `empty` where there is nothing to divide by."""
-    found: np.ndarray = np.divide(
-        over, under, out=np.full(np.shape(over), empty), where=np.asarray(under) > 0
-    )
-    return found
 
 
 def _logit(p: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The measures of two classes as a clinic reads them: sentences, tables and two pictures."""
+"""The measures of two classes as a clinic reads them, and what the private records have bought."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from html import escape
 from typing import Any
 
 from pate_jax.accounting.plots import canvas, rendered
-from pate_jax.runs.report import html
+from pate_jax.runs.report import html, words
 
+ALONE, FREQUENT, THIS = "public labels alone", "the most frequent class", "this student"
+Rows = Sequence[Mapping[str, Any]]
 _SIZE = (4.8, 3.2)  # inches
 _MEANING = {
     "auroc": ("AUROC", "the chance that a row with the outcome is ranked above one without; 0.5 is guessing"),
@@ -18,6 +20,7 @@ _MEANING = {
     "slope": ("Calibration slope", "1 is best; below 1 probabilities are too extreme"),
 }
 _SHARES = ("sensitivity", "specificity", "positive_value", "negative_value")
+_OF_GROUPS = ("Rows", "Outcomes", "Right", "AUROC", "Sensitivity", "Specificity")
 _HEADS = ("Threshold", "Outcomes found", "Others spared", "Right if called", "Right if not")
 
 
@@ -38,6 +41,19 @@ def told(results: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def tables(results: Mapping[str, Any]) -> list[tuple[Sequence[str], list[list[str]]]]:
+    """Heads and rows of what a model card shows of two classes: thresholds, and groups if asked for."""
+    found = results.get("measures") or {}
+    if "auroc" not in found:
+        return []
+    rows = [
+        [f"{row['threshold']:g}", *(_percent(row[name], interval=True) for name in _SHARES)]
+        for row in found["thresholds"]
+    ]
+    groups = [((found["by"], *_OF_GROUPS), _group_rows(found))] if "groups" in found else []
+    return [(("Threshold", "Sensitivity", "Specificity", "PPV", "NPV"), rows), *groups]
+
+
 def section(results: Mapping[str, Any]) -> list[str]:
     """All measures on a page; of more than two classes their averages."""
     found = results.get("measures")
@@ -54,8 +70,10 @@ def section(results: Mapping[str, Any]) -> list[str]:
         [escape(name), escape(_value(found[key])), escape(meaning)]
         for key, (name, meaning) in _MEANING.items()
     ]
-    expected = f"{found['calibration_error']:.3f}"
-    body.append(["Calibration error", expected, "how far outcomes lie from what is said, on average"])
+    far, luck = f"{found['calibration_error']:.3f}", found.get("calibration_luck")
+    meaning = "how far outcomes lie from what is said, on average"
+    meaning += "" if luck is None else f"; true probabilities show {luck:.3f} on so few rows"
+    body.append(["Calibration error", far, meaning])
     return [
         html.heading(f"How well it tells {found['positive']}"),
         said,
@@ -107,10 +125,16 @@ def _thresholds(found: Mapping[str, Any]) -> list[str]:
 def _groups(found: Mapping[str, Any]) -> list[str]:
     if "groups" not in found:
         return []
-    heads = ("Group", "Rows", "Outcomes", "Right", "AUROC", "Sensitivity", "Specificity")
-    body = [
+    body = [[escape(group), *cells] for group, *cells in _group_rows(found)]
+    title = f"By {found['by']}, at a threshold of 0.5"
+    return [f"<h3>{escape(title)}</h3>", html.scrolling(html.rows(("Group", *_OF_GROUPS), body), title)]
+
+
+def _group_rows(found: Mapping[str, Any]) -> list[list[str]]:
+    """The figures of each group, as they are read."""
+    return [
         [
-            escape(row["group"]),
+            row["group"],
             f"{row['rows']:,}",
             f"{row['outcomes']:,}",
             _percent(row["right"], interval=True),
@@ -119,8 +143,6 @@ def _groups(found: Mapping[str, Any]) -> list[str]:
         ]
         for row in found["groups"]
     ]
-    title = f"By {found['by']}, at a threshold of 0.5"
-    return [f"<h3>{escape(title)}</h3>", html.scrolling(html.rows(heads, body), title)]
 
 
 def _value(found: Sequence[float | None]) -> str:
@@ -169,3 +191,61 @@ def _net_benefit(found: Mapping[str, Any]) -> bytes:
     axes.set_ylim(min(-0.02, *low), 1.15 * max(0.02, *high))
     axes.legend(frameon=False)
     return rendered(figure)
+
+
+def verdict(rows: Rows) -> str | None:
+    """The best of what costs no privacy, and whether the student is better, in a sentence.
+
+    >>> alone = {"name": ALONE, "right": 90, "inputs": 100, "lead": [0.01, -0.02, 0.04]}
+    >>> verdict([alone])
+    'Public labels alone are right on 90.0%, and the student is not surely better.'
+    """
+    rivals = [row for row in rows if row["name"] != THIS]
+    if not rivals:
+        return None
+    best = max(rivals, key=lambda row: row["right"])
+    gain, low, high = best["lead"]
+    verb = "are" if best["name"] == ALONE else "is"
+    said = f"{best['name'].capitalize()} {verb} right on {words.share(best['right'], best['inputs'])}"
+    if low > 0:
+        return f"{said}: the private records bought {100 * gain:.1f} points."
+    if high < 0:
+        return f"{said}, {-100 * gain:.1f} points more than the student: the private records bought nothing."
+    return f"{said}, and the student is not surely better."
+
+
+def told_bought(results: Mapping[str, Any]) -> list[str]:
+    """The verdict, where there is one."""
+    said = verdict(results.get("bought", []))
+    return [] if said is None else [said + _areas(results["bought"])]
+
+
+def _areas(rows: Rows) -> str:
+    """The AUROC of all that learned, of two classes.
+
+    >>> _areas([{"name": ALONE, "auroc": 0.71}, {"name": THIS, "auroc": 0.8249}])
+    ' AUROC: public labels alone 0.710, this student 0.825.'
+    """
+    learned = [row for row in rows if row["name"] != FREQUENT and row["auroc"] is not None]
+    figures = ", ".join(f"{row['name']} {row['auroc']:.3f}" for row in learned)
+    return f" AUROC: {figures}." if learned else ""
+
+
+def bought(rows: Rows) -> list[str]:
+    """The rows on a page, and what follows from them."""
+    said = verdict(rows)
+    if said is None:
+        return []
+    areas = all(row["auroc"] is not None for row in rows)
+    heads = ("Learned from", "Right", "95% interval", *(["AUROC"] if areas else []))
+    body = [
+        [
+            escape(row["name"]),
+            html.bar(row["right"] / row["inputs"], words.share(row["right"], row["inputs"])),
+            words.interval(row["low"], row["high"]),
+            *([f"{row['auroc']:.3f}"] if areas else []),
+        ]
+        for row in rows
+    ]
+    free = "The rows above this student read no private record and cost no privacy."
+    return [html.heading("What the private records bought"), f"<p>{said} {free}</p>", html.rows(heads, body)]

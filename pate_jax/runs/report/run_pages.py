@@ -1,4 +1,4 @@
-"""What a person reads of a run of teachers: the two pages.
+"""What a person reads of a run of teachers: the two pages, and the lines that any run ends with.
 
 `private/report.html` shows all, `release/report.html` only what may be published. Both are single files that
 need no network and fit a phone as well; what only experts look for is folded.
@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from pate_jax.accounting import plots, trade_off
+from pate_jax.accounting import Statement, plots, trade_off
 from pate_jax.accounting.plots import canvas, rendered
 from pate_jax.accounting.statement import NOT_PRIVATE
 from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
 from pate_jax.runs import measured
-from pate_jax.runs.report import attacks, bought, html, measures_page, sections, words
+from pate_jax.runs.report import attacks, crowd_words, html, measures_page, sections, words
 
 CONSENSUS = (
     "How far the teachers agree: queries by the share of teachers behind the commonest vote. Sensitive."
@@ -150,7 +150,7 @@ def sentences(results: Mapping[str, Any]) -> list[str]:
         + words.near(asked, results.get("near"), charged=by_query)
         + words.learned(results)
         + measures_page.told(results)
-        + bought.told(results)
+        + measures_page.told_bought(results)
     )
 
 
@@ -215,20 +215,27 @@ def _noise(results: Mapping[str, Any]) -> str:
 
 
 def _beside(results: Mapping[str, Any]) -> str:
-    return "" if results.get("method") in (None, "supervised") else " and from public inputs without answers"
+    also = " and from public labels" if "learned_from_public_labels" in results else ""
+    return (
+        also
+        if results.get("method") in (None, "supervised")
+        else f" and from public inputs without answers{also}"
+    )
 
 
 def promised(statement: Any) -> str:
     """The publishable figures in sentences."""
     if not statement.private:
         return "<p><strong>Nothing is promised: the noise can be drawn again by anyone.</strong></p>"
-    every = f"<p>All releases together: {escape(statement.trade_off.words)}.</p>"
     if statement.headline.epsilon is None:
         return (
-            f"<p>No finite figure holds at delta = {statement.delta:g}: nothing can be promised.</p>{every}"
+            f"<p>No finite figure holds at delta = {statement.delta:g}: nothing can be promised.</p>"
+            f"<p>All releases together: {escape(statement.trade_off.words)}.</p>"
         )
     holds = "This holds whatever the private records are."
-    return f'<p class="big">{_sentence(statement)} {holds}</p>{every}'
+    right = trade_off.percent(statement.trade_off.guess)
+    said = escape(_sentence(statement)).replace(right, f"<strong>{right}</strong>")
+    return f'<p class="big">{said} {holds}</p>'
 
 
 def _own_promise(statement: Any) -> str:
@@ -245,6 +252,7 @@ def _own_promise(statement: Any) -> str:
 
 
 def _sentence(statement: Any) -> str:
+    """What a guesser can reach at most, which says to everybody what the figures mean."""
     guess = {
         "record": "whether one particular record is in the private data",
         "user": "whether all records of one person are in the private data",
@@ -257,7 +265,7 @@ def _sentence(statement: Any) -> str:
     declared = " Whom this covers is as declared by the makers of the votes." if statement.declared else ""
     return (
         f"Somebody who sees everything that is released{apart}, who knows all other records, and who guesses "
-        f"{guess[statement.relation]}, is right at most <strong>{right}</strong> of the time. "
+        f"{guess[statement.relation]}, is right at most {right} of the time. "
         f"Guessing blindly is right 50% of the time.{declared}"
     )
 
@@ -271,3 +279,40 @@ def explained() -> str:
         "that is allowed to fall outside of that. <em>Data-independent</em>: the figure reads nothing from "
         "the private data, so it may be told to anyone.</p></details>"
     )
+
+
+def summary(results: Mapping[str, Any], statement: Statement) -> str:
+    """What came of a run, and its publishable figures; the sensitive ones stand on the owner's page."""
+    told = crowd_words.sentences if "voters" in results else sentences
+    if "explained" in results:  # by a method in one file
+        told = words.learned
+    lines = [results["trial"]] if "trial" in results else []
+    lines += [] if results["private"] else [NOT_PRIVATE]
+    lines += _headlines(results, statement)
+    lines += ["", f"Run {results['run_dir']}: {results['data']}."]
+    lines += [words.SYNTHETIC] if results["synthetic"] else []
+    lines += [*told(results), ""]
+    lines += [f"Pictures and all figures: {results['run_dir']}/private/report.html"]
+    return "\n".join([*lines, *last_lines(results)])
+
+
+def _headlines(results: Mapping[str, Any], statement: Statement) -> list[str]:
+    """The figure to publish, and what it means for one person; nothing where nothing is promised."""
+    if not results["private"]:
+        return []
+    name = "Privacy of the private part" if "trial" in results else "Publishable"
+    finite = statement.headline.epsilon is not None
+    return [f"{name}: {words.headline(statement)}.", *([_sentence(statement)] if finite else [])]
+
+
+def last_lines(results: Mapping[str, Any]) -> list[str]:
+    """What of a run may leave and what its records have cost so far; or last of all that nothing may leave.
+
+    >>> last_lines({"run_dir": "runs/a", "trial": "trial: do not publish", "register": {"text": "2 runs"}})
+    ['2 runs', 'trial: do not publish']
+    """
+    used = [results["register"]["text"]] if "register" in results else []
+    if "trial" in results:
+        return [*used, str(results["trial"])]
+    root = results["run_dir"]
+    return [f"Hand over {root}/release, and keep {root}/private to yourself.", *used]

@@ -11,10 +11,17 @@ from html import escape
 from typing import Any
 
 from pate_jax.accounting import Statement
+from pate_jax.crowd.metric import Metric
 from pate_jax.data.readable import MISSING
-from pate_jax.runs.report import attacks, bought, html, measures_page, words
+from pate_jax.runs.report import attacks, html, measures_page, numbers, words
 
 _WORST = 12  # classes that are shown before the rest is folded
+
+
+_LIMITS = (
+    "<p><small>Covered: what anybody can learn of the one whom the figure names. Not covered: "
+    "what holds for everybody alike, public inputs, and other releases of the same records.</small></p>"
+)
 
 
 def headline(results: Mapping[str, Any], statement: Statement) -> str:
@@ -28,20 +35,22 @@ def headline(results: Mapping[str, Any], statement: Statement) -> str:
         limits = words.interval(seen["low"], seen["high"])
         more = f"of {seen['inputs']:,} {words.PARTS[seen['where']]}; 95% interval: {limits}"
         facts.append(("The student is right on", words.share(seen["right"], seen["inputs"]), more))
-    return html.tiles(facts)
+    if "numbers" in results:
+        facts += numbers.tile(results)
+    return html.tiles(facts) + (_LIMITS if statement.private else "")
 
 
 def every(results: Mapping[str, Any], sheet: Mapping[str, Any] | None) -> list[str]:
     """All sections that the results of a run have something for."""
     found: list[str] = []
     seen = results.get("seen")
-    found += bought.section(results.get("bought", []))
-    found += measures_page.section(results)
+    found += measures_page.bought(results.get("bought", []))
+    found += measures_page.section(results) + numbers.section(results)
     if seen:
         found += [*_classes(seen), *_unsure(seen, sheet)]
     if sheet:
         found += _asked(sheet)
-    found += _planned(results.get("planned") or [])
+    found += _planned(results.get("planned") or [], results.get("less"))
     found += _judged(results.get("compared"), results.get("method"))
     found += _compared(results.get("comparison") or [], results.get("method"))
     return found + attacks.published(results)
@@ -171,26 +180,32 @@ def _row(item: Mapping[str, Any]) -> Iterator[str]:
     yield " ".join(known) + (f"<br>missing: {absent}" if absent else "")
 
 
-def _planned(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _planned(rows: Sequence[Mapping[str, Any]], less: str | None) -> list[str]:
     """What other budgets would have bought, as the plan before the run expects it."""
     if not rows:
         return []
+    by = Metric(rows[0].get("metric", "accuracy"))
+    right = by.name == "accuracy"
     body = [
         [
             f"{row['epsilon']:.4g}",
-            html.bar(row["accuracy"], f"{row['accuracy']:.1%}"),
-            words.interval(row["low"], row["high"]),
+            html.bar(row["accuracy"], f"{row['accuracy']:.1%}" if right else by.text(row["accuracy"])),
+            words.interval(row["low"], row["high"])
+            if right
+            else f"{by.text(row['low'])} to {by.text(row['high'])}",
         ]
         for row in rows
     ]
     several = rows[0].get("labels", 2) > 1
-    ends = "the least and the most kind of the made-up labels" if several else "what so few inputs can tell"
+    ends = "lies between the least and the most kind of the made-up labels"
+    ends = ends if several else "is where so few inputs leave it"
     no_forecast = ", since nothing public says which labels yours are like" if several else ""
     said = (
-        "<p>The share of answers that the plan expected to be right, before the run and from public facts "
-        "alone. These are estimates: no private record was looked at. The range lies between "
+        f"<p>The {'share of right answers' if right else by.head} that the plan expected, before the run "
+        "and from public facts alone. These are estimates: no private record was looked at. The range "
         f"{ends}; what is reached may lie outside{no_forecast}.</p>"
     )
+    said += f"<p><strong>{escape(less)}.</strong></p>" if less else ""
     return [
         html.heading("What more or less privacy would give"),
         said,

@@ -8,6 +8,7 @@ from typing import Any
 
 from pate_jax.accounting import Statement
 from pate_jax.accounting.figures import rounded_up
+from pate_jax.runs.report import numbers
 
 SYNTHETIC = "The data is synthetic: it was drawn by a program, and nobody's records are in it."
 PARTS = {"test": "public test inputs", "private": "private test rows", "public": "public inputs"}
@@ -92,6 +93,8 @@ def accuracy(results: Mapping[str, Any]) -> str | None:
 
 def learned(results: Mapping[str, Any]) -> list[str]:
     """What the answers and the student are worth, in sentences; of unlabelled data nothing is known."""
+    if "numbers" in results:
+        return [f"{numbers.told(results)}."]
     right = accuracy(results)
     said = [] if right is None else [f"The student is right on {right}."]
     classes = (results.get("seen") or {}).get("classes", [])

@@ -1,1 +1,1 @@
-"""A choice of settings on private data, which is paid for: `pate tune` (docs/tuning.md)."""
+"""A choice of settings on private data, which is paid for: `pate tune` (docs/proofs/tuning.md)."""

@@ -12,27 +12,30 @@ nothing more.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, cast
 
 import numpy as np
 
 from pate_jax.accounting import composition, repetitions
+from pate_jax.accounting.costs import BestOf
 from pate_jax.accounting.exact import counts
 from pate_jax.accounting.tuning import Tuned
 from pate_jax.data import Dataset, relation
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
-from pate_jax.runs import budget, chain, ledger, public_part, publication, registration, trials
+from pate_jax.mechanisms.codec import from_dict, to_dict
+from pate_jax.runs import budget, driver, registration
 from pate_jax.runs.crowds import release, students
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory, close
-from pate_jax.runs.inputs import Inputs, open_data
-from pate_jax.runs.plans import TunePlan
+from pate_jax.runs.driver import ChargedFirst, Question
+from pate_jax.runs.inputs import WHERE, Inputs, open_data, record
+from pate_jax.runs.plans import Plan
 from pate_jax.runs.record import CANDIDATE, CROWD, TRIAL, TUNE, Settings
 from pate_jax.runs.secret import Secret
 from pate_jax.runs.settings import STROKES, CrowdChoice, DataChoice, PartitionChoice, to_settings
@@ -88,7 +91,6 @@ def candidate_folders(root: Path) -> list[str]:
 
 
 _ROOM = 1 - 1e-9  # of a candidate's mu, so that its own epsilon never exceeds it by rounding
-_WHERE = ("data_dir", "manual_dir", "devices")  # they decide where work is done, never what comes out
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ class Choice:
     @cached_property
     def tuned(self) -> Tuned:
         """The law of its candidates and what each may cost."""
-        return Tuned.from_dict(self.facts["tuned"])
+        return cast(Tuned, from_dict(Tuned, self.facts["tuned"], "tuned"))
 
     @cached_property
     def picks(self) -> list[int]:
@@ -147,7 +149,7 @@ class Choice:
             "data": self.run.record.read().of("data"),
             CROWD: crowd,
             "relation": {"relation": crowd["by"]},
-            CANDIDATE: {"held_out": held_out, "tuned": self.tuned.to_dict()},
+            CANDIDATE: {"held_out": held_out, "tuned": to_dict(self.tuned)},
             "student": to_settings(setting.student),
             **({TRIAL: {"trial": True}} if TRIAL in self.run.record.read() else {}),
         }
@@ -164,7 +166,7 @@ def begin(run: RunDirectory, config: TuneConfig) -> Choice:
     data = config.data.drawn(STROKES)
     dataset, tuned = open_data(data), config.tuned
     relation.check_users_count(dataset, config.by)
-    records = storage.digest(*dataset.private, *dataset.public)
+    records = records_of(dataset)
     _check_same(known, records)
     choice = Choice(run, dataset)
     listed = [setting.to_dict() for setting in config.settings]
@@ -176,22 +178,20 @@ def begin(run: RunDirectory, config: TuneConfig) -> Choice:
             data,
         )
     run.secret.draw(config.seed)
-    said = {"by": config.by, "epsilon": config.epsilon, "delta": config.delta, "tuned": tuned.to_dict()}
+    said = {"by": config.by, "epsilon": config.epsilon, "delta": config.delta, "tuned": to_dict(tuned)}
     # first: by it a choice that was stopped here is recognised
     run.record.agree(TUNE, {**said, "settings": listed, "records": records}, but_not=["records"])
-    public_part.agree(run, dataset)
-    run.record.agree("data", to_settings(data), but_not=_WHERE)
-    trials.record(run, dataset.trial)
+    record(run, dataset, data)
     run.record.agree("relation", {"relation": config.by})
     budget.warn_of_delta(config.delta, len(dataset.private.ids))
     registration.enter(run, plan(choice), lambda: dataset, config.register)
-    if not chain.read(run.ledger):
-        publication.refuse_unshown(run)
-    charge(
-        registration.Ledger(run, lambda: plan(choice)),
-        Charge(tuned, digest(listed), records, config.epsilon, config.delta),
-    )
+    driver.release(Candidates(choice))
     return choice
+
+
+def records_of(dataset: Dataset) -> str:
+    """A digest of the private and the public records."""
+    return storage.digest(*dataset.private, *dataset.public)
 
 
 def _check_same(known: Settings, records: str) -> None:
@@ -203,14 +203,37 @@ def _check_same(known: Settings, records: str) -> None:
         )
 
 
-def plan(choice: Choice) -> TunePlan:
+def plan(choice: Choice) -> Plan:
     """All that a choice may spend, as a register writes it down."""
-    return TunePlan(choice.tuned, choice.facts["by"])
+    return Plan((BestOf(choice.tuned),), choice.facts["by"])
 
 
-def digest(listed: list[dict[str, Any]]) -> str:
-    """What names a list of settings."""
-    return storage.digest(np.array(json.dumps(listed, sort_keys=True)))
+@dataclass(frozen=True)
+class Candidates(ChargedFirst[BestOf]):
+    """All candidates of a choice, of which the best is one release; how many there are is secret."""
+
+    choice: Choice
+
+    @property
+    def run(self) -> RunDirectory:  # type: ignore[override]
+        """Where they lie."""
+        return self.choice.run
+
+    def plan(self) -> Plan:
+        """All that the choice may spend."""
+        return plan(self.choice)
+
+    def question(self) -> Question[BestOf]:
+        """The choice from a list of settings, at what was allowed."""
+        facts = self.choice.facts
+        asked = {name: facts[name] for name in ("settings", "epsilon", "delta")}
+        named = storage.digest(np.array(json.dumps(asked, sort_keys=True)))
+        return Question(1, BestOf(self.choice.tuned), named)
+
+    def measure(self, question: Question[BestOf]) -> np.ndarray:
+        """What names the private and public records: a copy on others does not fit its register."""
+        dataset = self.choice.dataset
+        return np.array(self.choice.facts["records"] if dataset is None else records_of(dataset))
 
 
 def make(choice: Choice, number: int) -> Place:
@@ -219,7 +242,7 @@ def make(choice: Choice, number: int) -> Place:
     with place.writing():
         choice.run.secret.hand_down(place.secret, f"candidate {number}")
         for stage, settings in choice.recorded(number).items():
-            place.record.agree(stage, settings, but_not=_WHERE)
+            place.record.agree(stage, settings, but_not=WHERE)
         release.release(choice.crowd(number))
     return place
 
@@ -280,51 +303,3 @@ def best(scores: list[int]) -> int:
     2
     """
     return 1 + scores.index(max(scores))
-
-
-class Charge(NamedTuple):
-    """What a choice costs, of which list, and on which records."""
-
-    tuned: Tuned
-    settings: str  # a digest of the list
-    records: str  # of the private and public ones: a copy of the choice on others does not fit its register
-    epsilon: float  # what was allowed
-    delta: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON, with the figure that is charged."""
-        cost = {"epsilon": self.tuned.epsilon(self.delta)}
-        return {"schema": ledger.TUNE, **self._asdict(), "tuned": self.tuned.to_dict(), "cost": cost}
-
-
-def charge(book: chain.Writer, wanted: Charge) -> None:
-    """Write the line once; refused where another one is there."""
-    path = book.path
-    with book:
-        if not chain.read(path):
-            book.append(wanted.to_dict())
-    if read(path) != wanted:
-        raise PateError(
-            f"{path} charges another choice of settings: repeat the first command, or choose another --out"
-        )
-
-
-def read(path: Path) -> Charge:
-    """The line of a choice's ledger."""
-    lines = chain.read(path)
-    if len(lines) != 1 or lines[0].get("schema") != ledger.TUNE:
-        raise PateError(f"{path} is not the ledger of a choice of settings: restore it from a backup")
-    return _parsed(lines[0], path)
-
-
-def _parsed(line: Mapping[str, Any], path: Path) -> Charge:
-    try:
-        tuned = Tuned.from_dict(line["tuned"])
-        found = Charge(tuned, *(line[name] for name in ("settings", "records", "epsilon", "delta")))
-        if line["cost"] != found.to_dict()["cost"]:
-            raise ValueError(f"cost={line['cost']}")
-    except (KeyError, TypeError, ValueError) as error:
-        raise PateError(
-            f"{path} charges no choice of settings ({error}): restore it from a backup"
-        ) from error
-    return found

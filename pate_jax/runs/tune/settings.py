@@ -10,6 +10,7 @@ from pate_jax import student
 from pate_jax.accounting import tuning
 from pate_jax.accounting.repetitions import Fixed, NegativeBinomial, negative_binomial
 from pate_jax.accounting.tuning import Tuned
+from pate_jax.data import encoders
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import Voting
 from pate_jax.models.names import Space
@@ -51,7 +52,7 @@ class Setting:
                 f"voters={config.voters!r} is no candidate: each setting of a list needs "
                 'voters = "sums" or "neighbours"'
             )
-        return cls(config.voters, config.space, config.encoder, config.queries, config.student)
+        return cls(config.voters, config.space, config.data.function, config.queries, config.student)
 
     def crowd(
         self, by: Literal["record", "user"], seed: int | None, epsilon: float, delta: float
@@ -81,6 +82,7 @@ class TuneConfig:
                 f"settings={len(self.settings)} of a list are no choice: give two or more, or use `pate run`"
             )
         CrowdChoice("sums", self.by, None, self.epsilon, self.delta)  # checks them
+        encoders.frozen(self.data.encoder)
 
     @property
     def law(self) -> NegativeBinomial | Fixed:

@@ -67,6 +67,14 @@ def fit(
 
     The inputs may have more rows than there are answers: those, and the refused ones, are public inputs
     without an answer, from which every method but `supervised` learns too.
+
+    >>> from pate_jax.data.dataset import AS_STORED
+    >>> from pate_jax.student import Ridge
+    >>> inputs = np.random.default_rng(0).normal(size=(60, 2)).astype(np.float32)
+    >>> answers = Answers((inputs[:, 0] > 0).astype(int), np.ones(60, bool))
+    >>> student = fit(jax.random.key(0), PublicInputs(inputs, AS_STORED, 2, ("no", "yes")), answers, Ridge())
+    >>> student.predict(np.array([[-3.0, 0.0], [3.0, 0.0]])).tolist()
+    ['no', 'yes']
     """
     return fit_many(key[None], public_inputs, answers, config)[0]
 

@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, Int
 from pate_jax import models
 from pate_jax.data.dataset import IMAGE_RANKS
 from pate_jax.models import patches
-from pate_jax.models.nearness import squared_gaps
+from pate_jax.models.table_features import squared_gaps
 from pate_jax.student.calibration import temperature
 from pate_jax.student.lesson import Learned, Lesson, evenly
 from pate_jax.student.methods import nets, propagation

@@ -1,5 +1,7 @@
 """Predictions of a published student with NumPy alone: no JAX, no pate_jax, no private file.
 
+A student of free text needs its encoder too: `pip install wordllama`.
+
     python predict.py inputs.npz --out labels.csv
 
 In Python, `predict.predict(inputs)` returns class names and probabilities, and `predict.load(folder)` the
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import hashlib
 import io
 import json
 import math
@@ -22,6 +25,7 @@ import zipfile
 import zlib
 from datetime import datetime
 from functools import cached_property
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -32,9 +36,12 @@ _CHUNK = 100  # images in one batch; a convolution needs nine or more times thei
 _GROUPS, _EPSILON, _TINY = 8, 1e-6, 1e-6  # of GroupNorm; and what is added under a root
 _FEATURES, _FAINT, _NO_SHARE = 8000, 1e-12, 1e-30  # length of features; below a length, and a class's share
 _OVERLAP = 1  # pixels by which a cell reaches into its neighbours
+_ENCODER = ("weights/l2_supercat_256.safetensors", "tokenizers/l2_supercat_tokenizer_config.json")
+_MOST = 20_000  # characters of a text that are read
 _SHOWN = 10  # predictions on the terminal
 _ID = re.compile(r"(.*[ _-])?(id|uuid|key|code|number|patient|person)|pid|index|row\.?names", re.IGNORECASE)
-_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+([eE][+-]?[0-9]+)?")
+_DECIMAL_COMMA = re.compile(r"([<>]=?\s*)?[+-]?[0-9]+,[0-9]+([eE][+-]?[0-9]+)?")
+_LIMIT = re.compile(r"^[<>]=?\s*(?=[-+.\d])")  # before a number of which only a limit is known
 _LARGEST = float(np.finfo(np.float32).max)
 _MISSING = ("", "na", "nan", "null")  # values of a table, in any case
 _PLACES = ("", "student", "release/student")
@@ -54,6 +61,7 @@ class Student:
 
     def __init__(self, description: dict[str, Any], parameters: dict[str, np.ndarray]) -> None:
         self.net, self.columns = description["net"], description.get("columns", [])
+        self.target = description.get("target")  # of a number: its name, and the two ends of its range
         self.class_names = [str(name) for name in description["class_names"]]
         self.shape, self.dtype = tuple(self.net["input_shape"]), description.get("dtype", "")
         self.temperature = np.float32(description.get("temperature", 1.0))
@@ -79,7 +87,10 @@ class Student:
         return np.concatenate(parts)
 
     def labels(self, probabilities: np.ndarray) -> np.ndarray:
-        """The most probable class of each input, by name."""
+        """The most probable class of each input, by name; or the number that is predicted."""
+        if self.target is not None:
+            low, high = float(self.target["low"]), float(self.target["high"])
+            return low + (high - low) * probabilities[:, 1].astype(np.float64).round(7)
         return np.array(self.class_names)[probabilities.argmax(1)]
 
     def logits(self, inputs: np.ndarray) -> np.ndarray:
@@ -265,6 +276,20 @@ def load(folder: Path | str | None = None) -> Student:
     raise InputError(f"{root} holds no student.json; give the folder of a student")
 
 
+def load_all(folder: Path | str | None = None) -> dict[str, Student]:
+    """The students of a release of several labels, by label; none where there is one label."""
+    root = Path(__file__).resolve().parent if folder is None else Path(folder)
+    for place in _PLACES:
+        listed = root / place / "labels.json"
+        if listed.is_file():
+            try:
+                folders = dict(json.loads(listed.read_text(encoding="utf-8"))["folders"])
+            except (*_UNREADABLE, RecursionError) as error:
+                raise InputError(f"{listed} names no students: {error!r}") from error
+            return {label: load(listed.parent / Path(name).name) for label, name in folders.items()}
+    return {}
+
+
 def predict(inputs: Any, student: Student | Path | str | None = None) -> tuple[np.ndarray, np.ndarray]:
     """The predicted class names [n] and the class probabilities [n, class]."""
     served = student if isinstance(student, Student) else load(student)
@@ -303,7 +328,10 @@ def write(
 ) -> None:
     """Write labels and probabilities as .npz, or as .csv with a row, or its id, for each input."""
     path = Path(path)
-    if path.suffix.lower() == ".npz":
+    if path.suffix.lower() == ".npz" and student.target is not None:
+        named = {} if ids is None else {"ids": np.array(ids, str)}
+        np.savez_compressed(path, allow_pickle=False, values=student.labels(probabilities), **named)
+    elif path.suffix.lower() == ".npz":
         arrays: dict[str, Any] = {"labels": student.labels(probabilities), "probabilities": probabilities}
         arrays |= {} if ids is None else {"ids": np.array(ids, str)}
         np.savez_compressed(path, allow_pickle=False, class_names=student.class_names, **arrays)
@@ -322,8 +350,11 @@ def main() -> None:
     parser.add_argument("--student", help="folder of the student; default: the folder of this file")
     chosen = parser.parse_args()
     try:
-        student = load(chosen.student)
+        several = load_all(chosen.student)
+        student = next(iter(several.values())) if several else load(chosen.student)
         inputs, ids = read_named(chosen.inputs, student, chosen.id_column)
+        if several:
+            return _tell_all(several, inputs, ids, chosen.out)
         probabilities = student(inputs)
     except InputError as error:
         print(f"predict.py: {error}", file=sys.stderr)
@@ -412,6 +443,30 @@ def _blocks(inputs: np.ndarray, size: int, pads: bool) -> np.ndarray:
     return parts.transpose(0, 1, 2, 4, 6, 5, 7, 3).reshape(count, rows, columns, -1)
 
 
+def _tell_all(
+    several: dict[str, Student], inputs: np.ndarray, ids: list[str] | None, out: str | None
+) -> None:
+    """Write what the students of several labels say, or print the first lines of it."""
+    heads, columns = ["row" if ids is None else "id"], [range(len(inputs)) if ids is None else ids]
+    for label, student in several.items():
+        probabilities = student(inputs)
+        heads += [label, *(f"p_{label}_{name}" for name in student.class_names)]
+        columns += [student.labels(probabilities).tolist(), *(_six(one) for one in probabilities.T)]
+    stream = io.StringIO(newline="")
+    csv.writer(stream, lineterminator="\n").writerows([heads, *zip(*columns, strict=True)])
+    text = stream.getvalue()
+    if out and not out.lower().endswith(".csv"):
+        raise InputError(f"--out {out} must end in .csv, which has a column for each label")
+    if out:
+        Path(out).write_text(text, encoding="utf-8")
+    else:
+        print("".join(text.splitlines(keepends=True)[: 1 + _SHOWN]), end="")
+
+
+def _six(values: np.ndarray) -> list[str]:
+    return [f"{value:.6f}" for value in values]
+
+
 def _arrays(path: Path) -> dict[str, np.ndarray]:
     try:
         with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as archive:
@@ -426,6 +481,7 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
 def _table(path: Path, student: Student, named: str | None) -> tuple[np.ndarray, list[str] | None]:
     if not student.columns:
         raise InputError(f"{path} is a table of text, and this student was trained on arrays; give .npz")
+    csv.field_size_limit(1 << 24)  # as where the student was trained
     try:
         text = io.StringIO(path.read_bytes().decode("utf-8-sig"), newline="")
         first = next(csv.reader(text), [""])
@@ -488,21 +544,64 @@ def _say(text: str) -> None:
 def _column(values: list[str], column: dict[str, Any], path: Path) -> np.ndarray:
     """One column as numbers: an unknown category becomes zeros, and a missing number is filled in."""
     missing = np.array([value.lower() in _MISSING for value in values], bool)
-    known, filling = column["categories"], column.get("filling")
+    if column.get("encoder"):
+        return _texts(values, column, missing)
+    known, filling, form = column["categories"], column.get("filling"), column.get("form", "")
     if known is not None:
         named = ["" if value.lower() in _MISSING and value not in known else value for value in values]
         return (np.array(named, str)[:, None] == np.array(known, str)).astype(np.float32)
     numbers = np.zeros(len(values), np.float64)
     for row, value in enumerate(values):
-        gone = missing[row] and filling is not None
-        numbers[row] = filling if gone else _number(value, column.get("form", ""))
+        numbers[row] = filling if missing[row] and filling is not None else _number(value, form)
         if not np.abs(numbers[row]) <= _LARGEST or (column.get("logarithmic") and numbers[row] < 0):
             raise InputError(f"{path} has {column['name']}={value!r} at row {row}; correct or remove the row")
     numbers = numbers.astype(np.float32)
     features = [np.log1p(numbers) if column.get("logarithmic") else numbers]
     features += [missing] if column.get("indicator") else []
+    features += [np.isin([value[:1] for value in values], ["<", ">"])] if form == "limits" else []
     features += [(numbers == code) & ~missing for code in column.get("codes", ())]
     return np.stack(features, axis=1).astype(np.float32)
+
+
+def _texts(values: list[str], column: dict[str, Any], missing: np.ndarray) -> np.ndarray:
+    """Texts as the mean of their tokens' embeddings, by the package that student.json names."""
+    known = column["encoder"]
+    embeddings, tokenizer = _words(known["name"], known["digest"])
+    marks = [missing[:, None]] if column.get("indicator") else []
+    found = np.zeros((len(values), known["width"]), np.float32)
+    for row, text in enumerate(values):
+        plain = text[:_MOST].encode(errors="replace").decode()
+        read = plain.strip() and not missing[row]
+        tokens = tokenizer.encode(plain, add_special_tokens=False).ids if read else []
+        if tokens:  # numbers of 16 bits, whose sum in 64 bits is exact
+            found[row] = embeddings[tokens].sum(0, dtype=np.float64) / len(tokens)
+    return np.concatenate([*marks, found], axis=1).astype(np.float32)
+
+
+def _words(name: str, digest: str) -> tuple[np.ndarray, Any]:
+    """The embeddings and the tokenizer of the encoder `words`, if they are those that were learned with."""
+    if name != "words":
+        raise InputError(f"the encoder {name!r} is not read here: ask the student by `pate predict`")
+    try:
+        from safetensors.numpy import load as tensors
+        from tokenizers import Tokenizer
+
+        spec = find_spec("wordllama")
+        homes = (spec and spec.submodule_search_locations) or [""]
+        parts = [(Path(homes[0]) / file).read_bytes() for file in _ENCODER]
+    except (ImportError, ValueError, OSError) as error:
+        raise InputError(f"the encoder {name!r} is not installed ({error}): pip install wordllama") from error
+    whole = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
+    if whole != digest.replace("-", ""):
+        raise InputError(
+            f"the encoder {name!r} with the digest {digest[:16]}... is needed, and {whole[:16]}... is "
+            "installed: install the version of wordllama that was learned with"
+        )
+    (embeddings,) = tensors(parts[0]).values()
+    tokenizer = Tokenizer.from_str(parts[1].decode())
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return embeddings, tokenizer
 
 
 def _number(value: str, form: str) -> float:
@@ -510,8 +609,8 @@ def _number(value: str, form: str) -> float:
     if form == "boolean":
         return {"true": 1.0, "false": 0.0}.get(value.lower(), np.nan)
     try:
-        if not form:
-            return float(value)
+        if form in ("", "limits"):
+            return float(_LIMIT.sub("", value))  # a limit stands for what lies beyond it
         return (datetime.strptime(re.sub(r"[T ]\d{1,2}:.*", "", value), form) - datetime(1970, 1, 1)).days
     except ValueError:
         return np.nan
@@ -520,8 +619,12 @@ def _number(value: str, form: str) -> float:
 def _lines(student: Student, probabilities: np.ndarray, ids: list[str] | None = None) -> str:
     stream = io.StringIO(newline="")
     table = csv.writer(stream, lineterminator="\n")
-    table.writerow(["row" if ids is None else "id", "label", *(f"p_{name}" for name in student.class_names)])
-    labels = student.labels(probabilities).tolist()
+    labels, first = student.labels(probabilities).tolist(), "row" if ids is None else "id"
+    if student.target is not None:
+        numbers = zip(range(len(labels)) if ids is None else ids, labels, strict=True)
+        table.writerows([[first, student.target["name"]], *([row, f"{one:.6g}"] for row, one in numbers)])
+        return stream.getvalue()
+    table.writerow([first, "label", *(f"p_{name}" for name in student.class_names)])
     named = zip(range(len(labels)) if ids is None else ids, labels, probabilities, strict=True)
     table.writerows([row, label, *(f"{value:.6f}" for value in values)] for row, label, values in named)
     return stream.getvalue()

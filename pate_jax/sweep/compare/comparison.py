@@ -7,23 +7,37 @@ the sentence costs.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, get_args
 
+import numpy as np
 from rich import box
 from rich.table import Table
 
+from pate_jax.crowd.metric import Metric
 from pate_jax.data import Dataset
+from pate_jax.models.names import Metric as Name
+from pate_jax.runs.settings import DataChoice
 from pate_jax.sweep import results
 from pate_jax.sweep.compare.cells import cells_of, measure
 from pate_jax.sweep.compare.contender import Contender
 from pate_jax.sweep.compare.ground import Ground
 from pate_jax.sweep.results import Row
 from pate_jax.system import progress
+from pate_jax.system.tasks import HERE, Engine
 
 JudgedOn = Literal["private", "public", "synthetic"]
+_WIDE = 1.96  # standard errors to each side of a value, in a 95% interval
 _ERRORS = 2.0  # standard errors that two methods are apart at least, if one is called better
+
+
+class Figure(NamedTuple):
+    """A mean over draws, and its standard error: of the draws and of the test rows."""
+
+    value: float
+    error: float
 
 
 class Standing(NamedTuple):
@@ -35,9 +49,14 @@ class Standing(NamedTuple):
     spent: float | None  # the largest epsilon stated
     seconds: float
     draws: int
+    measures: Mapping[str, Figure] = MappingProxyType({})  # by metric
+
+    def by(self, metric: Name) -> Figure:
+        """How good it is by this metric; of older lines only the share that is right is known."""
+        return self.measures.get(metric, Figure(self.right if metric == "accuracy" else 0.0, self.error))
 
 
-def standings(rows: Sequence[Row]) -> list[Standing]:
+def standings(rows: Sequence[Row], metric: Name = "accuracy") -> list[Standing]:
     """Of the rows of one epsilon and those without privacy: each method's mean, the best first.
 
     >>> row = {"method": "sums", "right": 0.8, "test": 400, "spent": 1.0, "seconds": 2.0}
@@ -46,41 +65,68 @@ def standings(rows: Sequence[Row]) -> list[Standing]:
     """
     names = dict.fromkeys(row["method"] for row in rows if "right" in row)
     each = [_standing([row for row in rows if row["method"] == name and "right" in row]) for name in names]
-    return sorted(each, key=lambda one: -one.right)
+    return sorted(each, key=lambda one: -one.by(metric).value)
 
 
 def _standing(rows: Sequence[Row]) -> Standing:
     """Draws share the test rows, so their number makes the first part of the error no smaller."""
     rights = [row["right"] for row in rows]
     mean = sum(rights) / len(rights)
-    of_test = mean * (1 - mean) / rows[0]["test"]
-    of_draws = sum((one - mean) ** 2 for one in rights) / max(1, len(rights) - 1) / len(rights)
+    right = _over_draws(rights, math.sqrt(mean * (1 - mean) / rows[0]["test"]))
     spent = [row["spent"] for row in rows if row["spent"] is not None]
     seconds = sum(row["seconds"] for row in rows) / len(rows)
-    error = math.sqrt(of_test + of_draws)
-    return Standing(rows[0]["method"], mean, error, max(spent, default=None), seconds, len(rows))
+    named = {name: _figure([row["measures"][name] for row in rows]) for name in _known(rows)}
+    return Standing(rows[0]["method"], *right, max(spent, default=None), seconds, len(rows), named)
 
 
-def sentence(rows: Sequence[Row], epsilon: float, majority: float, judged_on: JudgedOn) -> str:
+def _known(rows: Sequence[Row]) -> list[str]:
+    """The metrics that all draws have."""
+    each = [
+        {name for name, (value, *_) in row.get("measures", {}).items() if value is not None} for row in rows
+    ]
+    return [name for name in get_args(Name) if all(name in one for one in each)]
+
+
+def _figure(draws: Sequence[Sequence[float]]) -> Figure:
+    """The mean over draws of [value, low, high], and its standard error."""
+    width = max(high - low for _, low, high in draws)
+    return _over_draws([value for value, *_ in draws], width / (2 * _WIDE))
+
+
+def _over_draws(values: Sequence[float], of_test: float) -> Figure:
+    mean = sum(values) / len(values)
+    of_draws = sum((one - mean) ** 2 for one in values) / max(1, len(values) - 1) / len(values)
+    return Figure(mean, math.sqrt(of_test**2 + of_draws))
+
+
+def sentence(
+    rows: Sequence[Row],
+    epsilon: float,
+    majority: float,
+    judged_on: JudgedOn,
+    metric: Metric = Metric(),  # noqa: B008 (it is frozen)
+) -> str:
     """The recommendation, with what it rests on.
 
-    `majority` is the share of test rows of their most frequent class.
+    `majority` is what the most frequent class of the test rows reaches by this metric.
     """
-    found = [one for one in standings(rows) if one.spent is not None]
+    name = metric.name
+    found = [one for one in standings(rows, name) if one.spent is not None]
     if not found:
         return f"No method learned anything at epsilon {epsilon:g}: raise epsilon, or gather more records."
     best = found[0]
-    if best.right - majority < _ERRORS * best.error:
+    value, error = best.by(name)
+    right = name == "accuracy"
+    if value - majority < _ERRORS * error:
+        usual = f"{majority:.1%} of the test rows have" if right else f"reaches {metric.head} {majority:.3f}"
         return (
-            f"At epsilon {epsilon:g} no method is surely better than the most frequent class, which "
-            f"{majority:.1%} of the test rows have: raise epsilon, or gather more records."
+            f"At epsilon {epsilon:g} no method is surely better than the most frequent class, which {usual}: "
+            "raise epsilon, or gather more records."
         )
-    near = [one.method for one in found[1:] if not _apart(best, one)]
+    near = [one.method for one in found[1:] if not _apart(best.by(name), one.by(name))]
+    reached = f"{value:.1%} of the test rows right" if right else f"{metric.head} {value:.3f}"
     others = f", which the test rows do not tell from {_listed(near)}" if near else ""
-    return (
-        f"At epsilon {epsilon:g} take {best.method} ({best.right:.1%} of the test rows right){others}; "
-        f"{covered(judged_on)}."
-    )
+    return f"At epsilon {epsilon:g} take {best.method} ({reached}){others}; {covered(judged_on)}."
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -93,8 +139,8 @@ def _listed(names: Sequence[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def _apart(best: Standing, other: Standing) -> bool:
-    return best.right - other.right >= _ERRORS * math.hypot(best.error, other.error)
+def _apart(best: Figure, other: Figure) -> bool:
+    return best.value - other.value >= _ERRORS * math.hypot(best.error, other.error)
 
 
 def covered(judged_on: JudgedOn) -> str:
@@ -144,19 +190,27 @@ class Comparison(NamedTuple):
     @property
     def sentence(self) -> str:
         """The recommendation."""
-        return sentence(self.rows, self.epsilon, self.ground.majority, self.judged_on)
+        return sentence(self.rows, self.epsilon, self.ground.majority, self.judged_on, self.ground.metric)
 
-    def measured(self, folder: Path, draws: int, seconds: float) -> Comparison:
+    def measured(
+        self,
+        folder: Path,
+        draws: int,
+        seconds: float,
+        engine: Engine = HERE,
+        choice: DataChoice | None = None,
+    ) -> Comparison:
         """The same with all rows: those that the folder has, and the others."""
         wanted = cells_of(self.contenders, [self.epsilon], draws)
-        path = results.file_of(folder, (1, 1))
+        path = results.file_of(folder)
         with results.writing(path):
-            return self._replace(rows=measure(self.ground, wanted, path, seconds))
+            return self._replace(rows=measure(self.ground, wanted, path, seconds, engine, choice))
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
         return {
             "rows": self.rows,
+            "metric": self.ground.metric.name,
             "majority": self.ground.majority,
             "judged_on": self.judged_on,
             "covers": self.ground.covers,
@@ -169,6 +223,8 @@ class Comparison(NamedTuple):
         from rich.console import Console
 
         Console().print(terminal(self.rows, self.ground))
+        if self.ground.by_group is not None:
+            Console().print(groups(self.rows, self.ground))
         lines = [*needs(self.rows, self.contenders), *refusals(self.rows), "", self.sentence]
         print("\n".join(lines))
 
@@ -179,10 +235,12 @@ def begun(
     epsilon: float,
     delta: float,
     judged_on: JudgedOn | None,
+    metric: Metric = Metric(),  # noqa: B008 (it is frozen)
+    by_group: str | None = None,
 ) -> Comparison:
     """A comparison without rows yet; records count as private unless they are drawn, or said not to be."""
     kind: JudgedOn = judged_on or ("synthetic" if dataset.synthetic else "private")
-    made = Comparison(Ground(dataset, delta), contenders, epsilon, kind)
+    made = Comparison(Ground(dataset, delta, metric, by_group), contenders, epsilon, kind)
     progress.warn(made.warning)
     if dataset.private.users is not None:
         progress.warn("the records name their users, and methods are compared for one record, not for a user")
@@ -191,20 +249,71 @@ def begun(
 
 def terminal(rows: Sequence[Row], ground: Ground) -> Table:
     """The table for a terminal, the best method first."""
-    table = Table(
-        title=f"{ground.dataset.name}: {len(ground.truth):,} test rows, the most frequent class alone "
-        f"{ground.majority:.1%}",
-        caption=f"epsilon: to publish, for {ground.covers}, at delta {ground.delta:g};\n"
+    share = float(np.bincount(ground.truth).max() / len(ground.truth))
+    ranks, over = _ranks(ground), "users" if ground.test.users is not None else "rows"
+    means = "" if ground.dataset.classes == 2 else ", means over the classes"
+    table = _table(
+        f"{ground.dataset.name}: {len(ground.truth):,} test rows, the most frequent class alone {share:.1%}",
+        f"epsilon: to publish, for {ground.covers}, at delta {ground.delta:g};\n"
+        f"{', '.join(map(_head, ranks))}{means}: +- is one standard error, over {over};\n"
         "minutes: of CPU, without what all methods share",
+        ("method", "right", *map(_head, ranks), "epsilon", "minutes"),
+    )
+    for one in standings(rows, ground.metric.name):
+        right, *others = figures(one)
+        table.add_row(one.method, right, *(_of(one.measures.get(name)) for name in ranks), *others)
+    return table
+
+
+def groups(rows: Sequence[Row], ground: Ground) -> Table:
+    """Each method on the test rows of each group, the best method first."""
+    ranks, by = _ranks(ground), ground.by_group
+    heads = ("method", str(by), "rows", "right", *map(_head, ranks))
+    table = _table(f"By {by}, of the first draw", "+- is one standard error", heads)
+    first = {row["method"]: row["groups"] for row in reversed(rows) if "groups" in row}
+    for one in standings(rows, ground.metric.name):
+        for value, told in first.get(one.method, {}).items():
+            known = {name: _figure([told[name]]) for name in get_args(Name) if told[name][0] is not None}
+            right = known["accuracy"]
+            cells = [
+                f"{right.value:.1%} +- {100 * right.error:.1f}",
+                *(_of(known.get(name)) for name in ranks),
+            ]
+            table.add_row(one.method, value, f"{told['rows']:,}", *cells)
+    return table
+
+
+def _ranks(ground: Ground) -> list[Name]:
+    """The metrics in the table beside the share that is right."""
+    usual: list[Name] = ["auroc", "auprc"] if ground.dataset.classes == 2 else ["balanced", "auroc"]
+    name = ground.metric.name
+    return usual if name == "accuracy" else list(dict.fromkeys([name, *usual]))
+
+
+def _head(name: Name) -> str:
+    return Metric(name).head
+
+
+def _of(figure: Figure | None) -> str:
+    """A metric and its standard error, as short as a terminal wants it.
+
+    >>> _of(Figure(0.971, 0.0083)), _of(None)
+    ('0.971+-.008', '-')
+    """
+    return "-" if figure is None else f"{figure.value:.3f}+-{f'{figure.error:.3f}'.lstrip('0')}"
+
+
+def _table(title: str, caption: str, heads: Sequence[str]) -> Table:
+    table = Table(
+        title=title,
+        caption=caption,
         title_justify="left",
         caption_justify="left",
         box=box.SIMPLE,
         padding=(0, 1),
     )
-    for head in ("method", "right", "epsilon", "minutes"):
-        table.add_column(head, justify="left" if head == "method" else "right")
-    for one in standings(rows):
-        table.add_row(one.method, *figures(one))
+    for head in heads:
+        table.add_column(head, justify="left" if head == "method" else "right", no_wrap=head != "method")
     return table
 
 

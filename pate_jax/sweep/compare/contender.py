@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float
 
 from pate_jax.sweep.compare.ground import Draw, Ground
 
@@ -22,7 +22,7 @@ class Needs(NamedTuple):
 class Outcome(NamedTuple):
     """What a method has brought."""
 
-    labels: Int[np.ndarray, " test"]  # of the test rows
+    said: Float[np.ndarray, "test classes"]  # of the test rows: probabilities of their classes
     epsilon: float | None  # that it may publish; None: it has no guarantee
     settings: Mapping[str, float | str]  # by which it was trained
 

@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pate_jax.errors import PateError
+from pate_jax.runs import methods
 from pate_jax.runs.baselines.training import needs_the_extra
-from pate_jax.sweep.compare import crowds, dpsgd, local_sums, local_votes, references, teachers
+from pate_jax.sweep.compare import (
+    crowds,
+    dpsgd,
+    local_sums,
+    local_votes,
+    references,
+    teachers,
+    whole_run,
+)
 from pate_jax.sweep.compare.contender import Contender
 
 CONTENDERS: tuple[Contender, ...] = (
@@ -30,7 +39,7 @@ def named(names: Sequence[str] = ()) -> tuple[Contender, ...]:
     >>> [one.name for one in named(["sums"])]
     ['sums']
     """
-    known = {one.name: one for one in CONTENDERS}
+    known = {one.name: one for one in (*CONTENDERS, *map(whole_run.of_method, methods.known()))}
     for name in names:
         if name not in known:
             raise PateError(f"method={name!r} is unknown; the methods are {', '.join(known)}")

@@ -57,7 +57,7 @@ def by_sums(ground: Ground, draw: Draw) -> Outcome:
     else:
         found = after_steps(made.steps, model, _seen(made.scaling, ground.wide.pool), ground, draw)
         settings |= {"steps": made.steps.number}
-    return Outcome(found.argmax(1), spent(made, ground), settings)
+    return Outcome(found, spent(made, ground), settings)
 
 
 def after_steps(
@@ -93,9 +93,9 @@ def from_counts(noisy: Table, made: Plan, ground: Ground, draw: Draw, spent: flo
     if chosen is None or not isinstance(release, NeighbourCounts):
         raise PateError(f"{release} has no queries: make the plan for neighbours")
     answers, key = soft(shares.of_counts(noisy, release)), draw.number("student of counts")
-    labels, method = ground.taught(answers, chosen.rows, key)
+    said, method = ground.taught(answers, chosen.rows, key)
     settings = {"queries": release.queries, "votes": release.votes, "sigma": round(release.sigma, 1)}
-    return Outcome(labels, spent, {**settings, "student": method})
+    return Outcome(said, spent, {**settings, "student": method})
 
 
 def summed(made: Plan, ground: Ground) -> Table:

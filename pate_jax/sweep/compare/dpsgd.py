@@ -72,7 +72,7 @@ def outcome(made: dpsgd.Fitted, tested: np.ndarray) -> Outcome:
         "noise_multiplier": made.noise_multiplier,
         "added_or_removed": made.epsilon,
     }
-    return Outcome(made.probabilities(tested).argmax(1), made.replaced, settings)
+    return Outcome(made.probabilities(tested), made.replaced, settings)
 
 
 def chosen(ground: Ground, epsilon: float, parameters: int | None, **changed: Any) -> dpsgd.Settings:

@@ -16,6 +16,7 @@ from jaxtyping import Float, Int
 from pate_jax import aggregate, ensemble, student, voting
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.aggregate import Answers
+from pate_jax.crowd.metric import Metric
 from pate_jax.crowd.step_choice import WIDEST
 from pate_jax.data import Dataset, Part, partition, relation
 from pate_jax.data.dataset import AS_STORED
@@ -28,6 +29,7 @@ from pate_jax.runs.inputs import seen_by, teachers_net
 from pate_jax.student import Auto, PublicInputs, Ridge, StudentConfig
 from pate_jax.system import headcount, storage
 
+_ACCURACY = Metric()
 _LINEAR = ensemble.TeacherConfig(net="linear")
 MOST_QUERIES = 2000  # that teachers are asked, as in a run
 _Made = TypeVar("_Made")
@@ -88,6 +90,8 @@ class Ground:
 
     dataset: Dataset
     delta: float = 1e-5
+    metric: Metric = _ACCURACY  # by which methods are compared
+    by_group: str | None = None  # column by whose values they are judged too
     _votes: dict[tuple[int, int], Int[np.ndarray, "query class"]] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -132,8 +136,8 @@ class Ground:
 
     @property
     def majority(self) -> float:
-        """The share of test rows of their most frequent class."""
-        return float(np.bincount(self.truth).max() / len(self.truth))
+        """The share of test rows of their most frequent class, or what it reaches by another metric."""
+        return self.metric.of_constant(self.truth)
 
     @property
     def labels(self) -> Int[np.ndarray, " record"]:
@@ -204,7 +208,7 @@ class Ground:
         answers: Answers,
         rows: Int[np.ndarray, " query"],
         key: int,
-    ) -> tuple[Int[np.ndarray, " test"], str]:
+    ) -> tuple[Float[np.ndarray, "test classes"], str]:
         """What a student of these answers says of the test rows, and its method.
 
         Of tables it is chosen as in a run. Of images it is `ridge`: a run compares it with `fixmatch`, which
@@ -214,4 +218,4 @@ class Ground:
         config: StudentConfig = Ridge() if self.dataset.kind == "image" else Auto()
         chosen = student.choose(stream, known, answers, config)
         learned = student.fit(stream, known, answers, chosen.config)
-        return np.asarray(learned(self.test.inputs)).argmax(1), chosen.config.method
+        return np.asarray(learned(self.test.inputs)), chosen.config.method

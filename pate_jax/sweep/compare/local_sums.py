@@ -40,7 +40,7 @@ def learn(ground: Ground, draw: Draw) -> Outcome:
     noisy = np.rint(received(made, ground, draw.epsilon, random)).astype(np.int64)
     found = shares.of_sums(noisy, made, ground.wide.pool, ground.records, ground.tested)
     settings = {"directions": made.release.shape[1] - 1, "sigma": round(made.release.sigma, 1)}
-    return Outcome(found.probabilities.argmax(1), draw.epsilon, settings)
+    return Outcome(found.probabilities, draw.epsilon, settings)
 
 
 def plan(ground: Ground, epsilon: float) -> Plan:

@@ -10,7 +10,7 @@ from pate_jax import student
 from pate_jax.aggregate import Answers
 from pate_jax.errors import PateError
 from pate_jax.runs import public_labels
-from pate_jax.runs.report.bought import ALONE
+from pate_jax.runs.report.measures_page import ALONE
 from pate_jax.student import PublicInputs, StudentConfig, Supervised
 from pate_jax.sweep.compare.contender import Contender, Needs, Outcome
 from pate_jax.sweep.compare.ground import Draw, Ground
@@ -24,8 +24,7 @@ def learn_from_public_labels(ground: Ground, draw: Draw) -> Outcome:
     learned = public_labels.taught(ground.dataset)
     if learned is None:
         raise PateError("the public part is no table with labels of two classes")
-    labels = np.asarray(learned(ground.test.inputs)).argmax(1)
-    return Outcome(labels, 0.0, {"student": "ridge"})
+    return Outcome(np.asarray(learned(ground.test.inputs)), 0.0, {"student": "ridge"})
 
 
 PUBLIC_LABELS = Contender(
@@ -49,8 +48,7 @@ def learn_from_private_labels(ground: Ground, draw: Draw) -> Outcome:
     if dataset.kind != "image":
         config = student.choose(key, given, answers).config
     learned = student.fit(key, given, answers, config)
-    labels = np.asarray(learned(ground.test.inputs)).argmax(1)
-    return Outcome(labels, None, {"student": config.method})
+    return Outcome(np.asarray(learned(ground.test.inputs)), None, {"student": config.method})
 
 
 NO_PRIVACY = Contender(

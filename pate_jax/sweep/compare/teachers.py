@@ -33,7 +33,7 @@ def _learn(ground: Ground, draw: Draw, numbers: Sequence[int], name: str) -> Out
     votes = ground.votes(found.teachers, draw.seed)[: found.queries]
     answers = aggregate.answer(found.mechanism, votes, key=draw.noise_key(name))
     rows = ground.different[: found.queries]
-    labels, method = ground.taught(answers, rows, draw.number(f"{name} student"))
+    said, method = ground.taught(answers, rows, draw.number(f"{name} student"))
     answered = int(answers.answered.sum())
     settings: dict[str, float | str] = {
         "teachers": found.teachers,
@@ -41,4 +41,4 @@ def _learn(ground: Ground, draw: Draw, numbers: Sequence[int], name: str) -> Out
         "answered": answered,
         "student": method,
     }
-    return Outcome(labels, found.epsilon, settings)
+    return Outcome(said, found.epsilon, settings)

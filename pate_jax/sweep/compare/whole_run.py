@@ -1,4 +1,6 @@
-"""Sums of images by a whole run: held-out voters compare the students there, which one table cannot."""
+"""Methods that are compared by a whole run: sums of images, where held-out voters compare students, and
+methods in one file.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,9 @@ import numpy as np
 from pate_jax import accounting
 from pate_jax.data import Part
 from pate_jax.errors import PateError
-from pate_jax.runs import own_data
+from pate_jax.runs import methods, own_data
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.sweep.compare.contender import Outcome
+from pate_jax.sweep.compare.contender import Contender, Needs, Outcome
 from pate_jax.sweep.compare.ground import Draw, Ground
 from pate_jax.system import storage
 
@@ -34,12 +36,24 @@ def by_sums(ground: Ground, draw: Draw) -> Outcome:
             out=Path(folder),
             register="none",  # what this trial makes is thrown away, and nobody else sees it
         )
-        labels = np.asarray(found.student(ground.test.inputs)).argmax(1)
+        said = np.asarray(found.student(ground.test.inputs))
         stated = storage.read_json(RunDirectory(Path(folder)).public_statement, "statement")
         epsilon = accounting.Statement.from_dict(stated).headline.epsilon
         if epsilon is None:
             raise PateError(f"a run with epsilon={draw.epsilon:g} states none: compare without sums")
-        return Outcome(labels, epsilon, {"student": str(found.facts["method"])})
+        return Outcome(said, epsilon, {"student": str(found.facts["method"])})
+
+
+def of_method(name: str) -> Contender:
+    """A method in one file (`runs.methods`) among those that are compared."""
+
+    def learn(ground: Ground, draw: Draw) -> Outcome:
+        promise = methods.Promise(draw.epsilon, ground.delta)
+        student, epsilon = methods.trial(name, ground.dataset, promise)
+        return Outcome(np.asarray(student(ground.test.inputs)), epsilon, {"method": name})
+
+    needs = Needs("as it says", "the owner of the records alone", "the student")
+    return Contender(name, needs, learn)
 
 
 def _arrays(part: Part) -> Mapping[str, np.ndarray]:

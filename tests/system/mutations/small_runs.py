@@ -11,7 +11,7 @@ from pate_jax import voting
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax, GaussianHistogram
-from pate_jax.runs import batches, chain, pipeline, register, reservation, stages
+from pate_jax.runs import batches, chain, pipeline, register, stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
 from pate_jax.student import Ridge
@@ -66,7 +66,7 @@ def registered(folder):
         votes = voting.Votes(np.full((30, 3), 20), ids=np.array([f"pool-{row}" for row in range(30)]))
         batches.adopt(run, votes, None, relation="record")
         register.begin(file)
-        reservation.before_answers(run, file, MECHANISM, None, None)
+        pipeline.before_answers(run, file, MECHANISM, None, None)
         batches.answer(run, MECHANISM)
         stages.account(run)
     return run

@@ -64,13 +64,13 @@ def half_the_cost(body):
 
 
 def other_label(body):
-    labels, answered = ledger.unpack(body["answers"])
+    labels, answered = ledger.unpack(body["values"])
     return ledger.pack((labels + 1) % 3, answered)
 
 
 def other_answers_everywhere(run):
-    rewrite(run, lambda bodies: [{**bodies[0], "answers": other_label(bodies[0])}])
-    labels, answered = ledger.unpack(ledger.read(run.ledger)[0].answers)
+    rewrite(run, lambda bodies: [{**bodies[0], "values": other_label(bodies[0])}])
+    labels, answered = ledger.unpack(ledger.read(run.ledger)[0].values)
     storage.write_arrays(run.answers, "answers", {"labels": labels, "answered": answered})
 
 
@@ -83,14 +83,14 @@ def more_noise_than_was_drawn(run):
     claimed, fixed = DiscreteGaussianMax(40.0), budget.fixed(run)
     settings(run, mechanism=to_dict(claimed))
 
-    def changed(body):
-        asked = f"{body['queries']} {body['inputs']}"
-        noise = streams.commitment(run, streams.name(body["batch"], to_dict(claimed), body["votes"], asked))
-        size = {"teachers": body["teachers"], "classes": body["classes"], "asked": body["asked"]}
-        cost = ledger.cost_to_dict(*budget.cost_of(fixed, claimed, **size))
-        return {**body, "mechanism": to_dict(claimed), "noise": noise, "cost": cost}
+    def changed(line):
+        line = line._replace(event=replace(line.event, mechanism=claimed))
+        order, cost = budget.cost_of(fixed, line.event)
+        noise = streams.commitment(run, line.stream)
+        return {"kind": "release", **to_dict(line._replace(noise=noise, order=order, cost=cost))}
 
-    rewrite(run, lambda bodies: [changed(body) for body in bodies])
+    lines = ledger.read(run.ledger)
+    rewrite(run, lambda _: [changed(line) for line in lines])
     stages.account(run)
 
 
@@ -123,7 +123,7 @@ LEDGER = [
     edit(
         "a ledger of other answers",
         honest_runs.budgeted,
-        first_changed(answers=other_label),
+        first_changed(values=other_label),
         "ledger: .*answers",
     ),
     edit(
@@ -353,8 +353,7 @@ def asked_again(run):
     """The second batch asks about the inputs of the first, and the ledger says so."""
     first, second = (voting.load_votes(run.votes_of(batch)) for batch in (1, 2))
     voting.save_votes(run.votes_of(2), second._replace(ids=first.ids))
-    queries = storage.digest(first.ids)
-    rewrite(run, lambda bodies: [bodies[0], {**bodies[1], "queries": queries}])
+    rewrite(run, lambda bodies: [bodies[0], {**bodies[1], "public": ledger.asked(first)}])
 
 
 def one_record_changed(run):

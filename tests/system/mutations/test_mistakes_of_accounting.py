@@ -11,6 +11,7 @@ import test_every_scale
 import test_exact
 import test_filter
 import test_gnmax
+import test_joint
 import test_laplace
 import test_limits
 import test_smooth
@@ -26,13 +27,14 @@ from pate_jax.accounting import (
     figures,
     filter,
     index_curve,
+    joint,
     slack,
     smooth,
     trade_off,
 )
 from pate_jax.accounting.bounds import gnmax as gaussian
 from pate_jax.accounting.bounds import laplace, leading_counts, worst_reading
-from pate_jax.accounting.exact import argmax_law, counts, divergence, nodes
+from pate_jax.accounting.exact import argmax_law, counts, moves, nodes
 from pate_jax.accounting.exact.groups import Groups
 from pate_jax.mechanisms import ConfidentGNMax, GNMax, GumbelMax, LNMax, Noise
 
@@ -141,7 +143,7 @@ PRICES = [
     ),
     case(
         "one direction of the divergence only",
-        source(divergence, "_block", "np.maximum(forward, backward)", "forward"),
+        source(moves, "_block", "np.maximum(forward, backward)", "forward"),
         fails(partial(test_exact.test_brute_force_over_all_histograms, GNMax(3.0))),
         "brute_force",
     ),
@@ -383,6 +385,18 @@ PUBLISHED = [
         source(filter, "cost", "rdp * (1 + _ROUNDING)", "rdp * 0.9"),
         fails(partial(test_filter.test_the_most_that_fits_stays_within_the_budget, GNMax(20.0), 2.0, 1e-5)),
         "within_the_budget",
+    ),
+    case(
+        "of two lists of one mechanism the longer one is charged",
+        source(joint, "_of_list", "asked[event.teachers] += ", "asked[event.teachers] = "),
+        fails(partial(test_joint.test_answers_of_one_mechanism_are_one_list_whoever_asked_them, GNMax(40.0))),
+        "assert",
+    ),
+    case(
+        "of several Gaussian releases the largest is charged",
+        source(joint, "_mu", "math.hypot(*known)", "max(known)"),
+        fails(test_joint.test_gaussian_releases_of_several_kinds_compose_exactly),
+        "assert",
     ),
 ]
 

@@ -13,14 +13,14 @@ from test_edited_runs import both, by_hand, rewrite, settings
 
 from pate_jax.accounting.crowd_statement import figure_of
 from pate_jax.accounting.exact import counts
-from pate_jax.audit import recounts
+from pate_jax.audit import retraining
 from pate_jax.audit.subject import Subject
 from pate_jax.crowd import tables
 from pate_jax.errors import PateError
-from pate_jax.mechanisms.crowds import to_dict
+from pate_jax.mechanisms.codec import to_dict
 from pate_jax.models import integers
 from pate_jax.runs import budget, ledger, streams
-from pate_jax.runs.crowds import certificate, inputs, public_side, release, stages
+from pate_jax.runs.crowds import inputs, public_side, release, stages
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.system import storage
@@ -33,7 +33,7 @@ seeded = partial(honest_runs.crowd, "neighbours", "record", 5)
 
 def crowd_lines(run, change):
     """The whole ledger anew, chain and head and all."""
-    rewrite(run, lambda bodies: [{"schema": ledger.CROWD, **body} for body in change(bodies)])
+    rewrite(run, change)
 
 
 def claimed(**changes):
@@ -45,21 +45,22 @@ def claimed(**changes):
         made["release"] = np.array(storage.json.dumps(to_dict(kept), sort_keys=True))
         public_side.write(run.public_side, made)
         public, table = public_side.digest(made), release.load_table(run)
-        order, cost = budget.release_cost(None, kept)
+        order, cost = budget.cost_of(None, kept)
 
         def line(body):
-            named = streams.name(2, to_dict(kept), body["table"], public)
+            named = streams.name(2, to_dict(kept), body["exact"], public)
             return {
                 **body,
-                "release": to_dict(kept),
+                "event": to_dict(kept),
                 "public": public,
                 "noise": streams.commitment(run, named),
-                "cost": ledger.cost_to_dict(order, cost),
+                "order": order,
+                "cost": to_dict(cost),
             }
 
         crowd_lines(run, lambda bodies: [bodies[0], line(bodies[1])])
         before = storage.read_json(run.certificate, "certificate")
-        said = certificate._said(kept, table, public)
+        said = release._said(kept, table, public)
         storage.write_json(run.certificate, "certificate", {**before, **said})
         restated(run)
 
@@ -87,10 +88,10 @@ def other_table_everywhere(run):
 
     number, line = ledger.releases(run.ledger)
     noisy = release.draw(run, line, table)
-    line = line._replace(table=storage.digest(table), values=ledger.pack_table(noisy))
+    line = line._replace(exact=storage.digest(table), values=ledger.pack_table(noisy))
     line = line._replace(noise=streams.commitment(run, line.stream))
     storage.write_arrays(run.answers, "noisy-table", {"values": noisy})
-    crowd_lines(run, lambda bodies: [one.to_dict() for one in (number, line)])
+    crowd_lines(run, lambda bodies: [{"kind": "release", **to_dict(one)} for one in (number, line)])
 
 
 def headline(run, statement, epsilon):
@@ -194,7 +195,7 @@ def made(voters, by="record"):
         except PateError as error:
             return [f"refused: {error}"]
         patch.undo()
-        again = recounts.recounted(Subject(run))
+        again = retraining.recounted(Subject(run))
         return verified(run) + [f"table: {one.text}" for one in again if one.outcome == "failed"]
 
     return check
@@ -304,7 +305,7 @@ MISTAKES = [
     ),
     case(
         "the number of voters without noise",
-        source(release, "_line", "draw(run, line, table)", "table"),
+        source(release.Counting, "draw", "draw(self.run, line, exact)", "exact"),
         SUMS,
         "do not follow",
     ),
@@ -327,5 +328,5 @@ def test_a_table_that_was_changed_in_every_file_is_found_by_counting_again(tmp_p
     run = RunDirectory(tmp_path / "run")
     other_table_everywhere(run)
     assert verified(run) == []  # every file fits every other one
-    (fault, *_) = [one for one in recounts.recounted(Subject(run)) if one.outcome == "failed"]
+    (fault, *_) = [one for one in retraining.recounted(Subject(run)) if one.outcome == "failed"]
     assert "the records give another table" in fault.text

@@ -10,9 +10,8 @@ import test_dpsgd
 import test_sampled_noise
 from catalogue import Patch, case, fails, is_caught, replaced, source
 
-from pate_jax.accounting import sampled_noise, training_losses
+from pate_jax.accounting import costs, sampled_noise, training_losses
 from pate_jax.baselines.dpsgd import calibration, clipping, noise, sampling, training
-from pate_jax.runs import plans
 from pate_jax.runs.baselines import tasks
 
 scale = test_dpsgd.test_noise_has_the_scale_of_the_plan_times_the_clip_and_lies_on_one_grid
@@ -138,13 +137,13 @@ CASES = [
     ),
     case(
         "another public part's scales get the same noise",
-        source(tasks, "stream", '"preprocessing": asdict(dataset.preprocessing)', ""),
+        source(tasks, "asked_on", '"preprocessing": asdict(dataset.preprocessing)', ""),
         unnamed,
         "assert",
     ),
     case(
         "a register adds the cost of one step alone",
-        source(plans.TrainingPlan, "curve", "steps * sampled", "sampled"),
+        source(costs, "curve", "steps * sampled", "sampled"),
         fails(registered),
         "assert",
     ),
@@ -162,7 +161,7 @@ CASES = [
     ),
     case(
         "a head on another space gets the same noise",
-        source(tasks, "stream", '{"head": task.head.digest}', '{"head": 1}'),
+        source(tasks, "asked_on", '{"head": task.head.digest}', '{"head": 1}'),
         unnamed,
         "assert",
     ),

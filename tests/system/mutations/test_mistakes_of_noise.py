@@ -14,7 +14,7 @@ from catalogue import case, fails, is_caught, made, replaced
 from pate_jax import voting
 from pate_jax.aggregate import answers, argmax, noise
 from pate_jax.mechanisms import ConfidentGNMax, GNMax, LNMax
-from pate_jax.runs import batches, budget, register, registration, secret, streams, sums
+from pate_jax.runs import batches, budget, driver, register, registration, secret, streams, sums
 
 ANSWERED = made(small_runs.answered)
 OVERLAPPING = made(small_runs.overlapping)
@@ -43,7 +43,7 @@ def fresh_at_every_attempt(real):
     """The commitment is that of the run's stream, the noise is not."""
 
     def draw(run, line, votes):
-        return answers.answer(line.mechanism, jnp.asarray(votes), key=noise.fresh_key())
+        return answers.answer(line.event.mechanism, jnp.asarray(votes), key=noise.fresh_key())
 
     return draw
 
@@ -51,12 +51,12 @@ def fresh_at_every_attempt(real):
 def answers_before_the_ledger(real):
     """Answers leave as soon as they are drawn; the ledger is written afterwards, or after a crash never."""
 
-    def charge(run, *rest):
-        line = real(run, *rest)
-        batches._issue(run, line)
+    def charged(method, *rest):
+        line = real(method, *rest)
+        method.issue(line)
         return line
 
-    return charge
+    return charged
 
 
 def drawn_again(real):
@@ -65,12 +65,12 @@ def drawn_again(real):
     issued = set()
 
     def issue(run, line):
-        if line.digest not in issued:
-            issued.add(line.digest)
+        if line.noise not in issued:
+            issued.add(line.noise)
             return real(run, line)
         votes = batches.load_batch(run, line).votes
         drawn = answers.answer(small_runs.MECHANISM, jnp.asarray(votes), key=noise.fresh_key())
-        return real(run, line._replace(answers=batches.ledger.pack(drawn.labels, drawn.answered)))
+        return real(run, line._replace(values=batches.ledger.pack(drawn.labels, drawn.answered)))
 
     return issue
 
@@ -146,7 +146,7 @@ RUNS = [
     ),
     case(
         "answers that leave before they are charged",
-        replaced(batches, "_charge", answers_before_the_ledger),
+        replaced(driver, "_charged", answers_before_the_ledger),
         CRASHED,
         "ledger: .*(missing|does not show)",
     ),

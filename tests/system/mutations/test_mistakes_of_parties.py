@@ -14,7 +14,7 @@ from catalogue import case, fails, is_caught, replaced, source
 
 from pate_jax.data import fingerprints
 from pate_jax.runs import registration
-from pate_jax.runs.parties import ballot, claims, join, ledger, terms, transcript, union
+from pate_jax.runs.parties import ballot, claims, join, ledger, merged_votes, terms, transcript
 from pate_jax.runs.secret import Secret
 from pate_jax.voting import merge
 
@@ -82,13 +82,13 @@ QUERIES = fails(partial(test_merge.test_votes_that_do_not_fit_are_refused, MISFI
         ),
         case(
             "digests of two salts are compared",
-            source(union, "_checked", "one.salt != found[0].salt", "False"),
+            source(merged_votes, "_checked", "one.salt != found[0].salt", "False"),
             SALTS,
             "DID NOT RAISE",
         ),
         case(
             "ids of other votes are taken",
-            source(union, "_check_belongs", "one.votes != digest", "False"),
+            source(merged_votes, "_check_belongs", "one.votes != digest", "False"),
             OTHERS,
             "DID NOT RAISE",
         ),
@@ -100,7 +100,7 @@ QUERIES = fails(partial(test_merge.test_votes_that_do_not_fit_are_refused, MISFI
         ),
         case(
             "an owner of several teachers is charged for one vote",
-            source(union, "check_teachers", "number != 1", "False"),
+            source(merged_votes, "check_teachers", "number != 1", "False"),
             ONE_TEACHER,
             "assert",
         ),

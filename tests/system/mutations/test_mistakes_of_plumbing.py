@@ -50,19 +50,19 @@ def epochs_of_the_longest(real):
 
 
 def scaled_by_private(real):
-    def inputs(raw, categories, scales):
-        arrays, _, unseen, plan = real(raw, categories, scales)
+    def inputs(raw, categories, scales, read):
+        arrays, _, unseen, plan = real(raw, categories, scales, read)
         return arrays, columns.standard(arrays["private"]), unseen, plan
 
     return inputs
 
 
 def categories_of_private(real):
-    def inputs(raw, categories, scales):
+    def inputs(raw, categories, scales, read):
         plan = columns.plan
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(columns, "plan", lambda public, *declared: plan(raw["private"].inputs, *declared))
-            return real(raw, categories, scales)
+            return real(raw, categories, scales, read)
 
     return inputs
 
@@ -70,13 +70,13 @@ def categories_of_private(real):
 def names_of_private(real):
     """Columns are left out by what private rows hold."""
 
-    def inputs(raw, categories, scales):
+    def inputs(raw, categories, scales, read):
         left_out = columns.left_out
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
                 columns, "left_out", lambda public, *declared: left_out(raw["private"].inputs, *declared)
             )
-            return real(raw, categories, scales)
+            return real(raw, categories, scales, read)
 
     return inputs
 

@@ -24,7 +24,7 @@ def anew(real):
     def issue(run, line):
         real(run, line)
         arrays = storage.read_arrays(run.answers_of(line.batch), "answers")
-        labels = np.random.default_rng(0).integers(0, line.classes, len(arrays["row_labels"]))
+        labels = np.random.default_rng(0).integers(0, line.event.classes, len(arrays["row_labels"]))
         storage.write_arrays(run.answers_of(line.batch), "answers", {**arrays, "row_labels": labels})
 
     return issue

@@ -14,7 +14,7 @@ from catalogue import case, fails, is_caught, made, replaced, source
 from pate_jax.accounting import stable as figures
 from pate_jax.aggregate import stable
 from pate_jax.mechanisms import stable as described
-from pate_jax.runs import batches, registration, stable_list
+from pate_jax.runs import driver, registration, stable_list
 
 FIRST = test_stable.SMALL[0]
 enumerated = partial(
@@ -176,7 +176,7 @@ CASES += [
     ),
     case(
         "only later batches are charged",
-        source(stable_list, "charge", "first=not lines", "first=bool(lines)"),
+        source(driver, "_charged", "first=not released", "first=bool(released)"),
         LISTED,
         "budget: .*not the first alone",
     ),
@@ -188,7 +188,7 @@ CASES += [
     ),
     case(
         "stable answers that leave before they are charged",
-        replaced(batches, "_charge", test_mistakes_of_noise.answers_before_the_ledger),
+        replaced(driver, "_charged", test_mistakes_of_noise.answers_before_the_ledger),
         KILLED,
         "ledger: .*(missing|does not show)",
     ),

@@ -13,7 +13,7 @@ from test_edited_runs import both
 from test_mistakes_of_crowds import patched
 
 from pate_jax.accounting.crowd_statement import figure_of
-from pate_jax.audit import recounts
+from pate_jax.audit import retraining
 from pate_jax.audit.subject import Subject
 from pate_jax.crowd import slope
 from pate_jax.crowd import steps as of_steps
@@ -71,7 +71,7 @@ def made(patch, folder):
     except PateError as error:
         return [f"refused: {error}"]
     patch.undo()
-    deep = recounts.recounted(Subject(run))
+    deep = retraining.recounted(Subject(run))
     return verified(run) + [f"again: {one.text}" for one in deep if one.outcome == "failed"]
 
 

@@ -26,7 +26,8 @@ def forgetful(*injections):
     """Mistakes in the search, whose honest results are not remembered, nor the mistaken ones later."""
 
     def all_of_them(patch):
-        patch.setattr(argmax_worst_case, "shares", argmax_worst_case.shares.__wrapped__)
+        for kept in ("shares", "_largest"):
+            patch.setattr(argmax_worst_case, kept, getattr(argmax_worst_case, kept).__wrapped__)
         for inject in injections:
             inject(patch)
 

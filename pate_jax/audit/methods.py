@@ -1,0 +1,144 @@
+"""Checks of a run by a method in one file: everything is asked, counted and drawn once more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pate_jax.audit import accounts
+from pate_jax.audit.retraining import compared
+from pate_jax.audit.subject import Subject
+from pate_jax.data import Part, partition
+from pate_jax.errors import PateError
+from pate_jax.mechanisms.crowds import Change
+from pate_jax.runs import budget, ledger, methods
+from pate_jax.runs.crowds.release import beyond
+from pate_jax.runs.ledger import CrowdLine
+from pate_jax.runs.methods import OwnMethod
+from pate_jax.runs.release.findings import Ended, Finding, failed, judged, unchecked
+from pate_jax.student import PublicInputs, Student
+from pate_jax.system import storage
+
+_SAMPLED = 20  # voters that are left out, one at a time
+
+
+def lines(subject: Subject) -> Iterator[Finding]:
+    """Whether the ledger is whole, and each line is what the method asks and the records answer."""
+    run, method = subject.run, _method(subject)
+    subject.needs("run", run.ledger)
+    entries, found = list(ledger.entries(run.ledger)), method.released()
+    if len(entries) != len(found):
+        yield failed(f"the ledger shows {[line.event.name for line in entries]}, of which not all are tables")
+    for place, line in enumerate(found):
+        yield from judged(
+            (f"release {line.batch}: {fault}" for fault in _faults(method, line, found[:place])),
+            f"release {line.batch}: the question, the table and its cost are those of the method",
+        )
+    yield from accounts.chained(run)
+    if method.ask(found) is not None:
+        yield unchecked("the method asks for more, and the run can go on")
+
+
+def _faults(method: OwnMethod, line: CrowdLine, before: list[CrowdLine]) -> Iterator[str]:
+    try:
+        question = method.ask(before)
+    except PateError as error:
+        yield str(error)
+        return
+    if question is None or (question.number, question.event) != (line.batch, line.event):
+        yield f"{line.event} was released, and the method asks {question and question.event} there"
+        return
+    if question.public != line.public:
+        yield "it was asked on other public things than are here"
+    exact = method.measure(question)
+    if storage.digest(exact) != line.exact:
+        yield "the records give another table"
+    yield from _uncast(method, line, exact)
+    yield from accounts.miscounted(line, budget.cost_of(line.budget, line.event))
+
+
+def _uncast(method: OwnMethod, line: CrowdLine, exact: np.ndarray) -> Iterator[str]:
+    """What of a table so many voters cannot have cast."""
+    if exact.shape[0] * exact.shape[1] > 1:
+        units = partition.units_of(method.dataset.private, method.promise.by)
+        yield from beyond(line.event, exact, len(np.unique(units)))  # type: ignore[arg-type]
+
+
+def moved(subject: Subject) -> Iterator[Finding]:
+    """Whether some voters, left out or with the contents of others, move a table no further than is charged.
+
+    It finds mistakes and proves no bound: other voters, or other contents, might move it further.
+    """
+    method, run = _method(subject), subject.run
+    subject.needs("run", run.ledger)
+    private, found = method.dataset.private, method.released()
+    units = partition.units_of(private, method.promise.by)
+    names = np.unique(units)
+    some = np.random.default_rng(len(names)).choice(names, min(_SAMPLED, len(names)), replace=False)
+    for place, line in enumerate(found):
+        exact = method.count(private, line.event, found[:place])
+        others: dict[Change, list[Part]] = {
+            "joined": [private.take(units != name) for name in some],
+            "changed": [_changed(private, units == name) for name in some],
+        }
+        for change, parts in others.items():
+            tables = (method.count(part, line.event, found[:place]) for part in parts)
+            most = max((float(((exact - table) ** 2).sum()) for table in tables), default=0.0)
+            bound, how = line.event.squared_shift(change), "left out" if change == "joined" else "changed"
+            fault = f"release {line.batch}: a voter moves it by the square {most:g}, and {bound:g} is charged"
+            yield from judged(
+                [fault] if most > bound else [],
+                f"release {line.batch}: {len(some)} voters, each {how}, move it no further than is charged",
+            )
+
+
+def _changed(private: Part, whose: np.ndarray) -> Part:
+    """The records where those of one voter have the contents of others, whose labels differ if any do."""
+    rows, mine = np.arange(len(whose)), np.flatnonzero(whose)
+    labels = np.asarray(private.labels)
+    others = np.flatnonzero(~whose & (labels != labels[mine[0]]))
+    others = others if len(others) else np.flatnonzero(~whose)
+    if len(others):
+        rows[mine] = np.resize(others, len(mine))
+    return private.take(rows)._replace(ids=private.ids, users=private.users)
+
+
+def noise(subject: Subject) -> Iterator[Finding]:
+    """Whether the noisy tables follow from the exact ones and the noise that the ledger committed to."""
+    run, method = subject.run, _method(subject)
+    subject.needs("run", run.ledger)
+    found = method.released()
+    yield from accounts.committed(run, found, "release", "releases")
+    for place, line in enumerate(found):
+        question = method.ask(found[:place])
+        if question is None or question.event != line.event:
+            continue  # as the ledger's check says
+        again = method.draw(line, method.measure(question), found[:place])
+        yield from judged(
+            [] if again.values == line.values else [f"release {line.batch} does not follow from the noise"],
+            f"release {line.batch}: the noisy table follows from the table and the noise",
+        )
+
+
+def stated(subject: Subject) -> Iterator[Finding]:
+    """Whether both statements are what the ledger gives."""
+    subject.needs("account", subject.run.statement)
+    again = methods.state(subject.run, budget.agreed_delta(subject.run, None)).publishable()
+    yield from accounts.stated(subject, "account", again, again, "the ledger gives")
+
+
+def student_again(subject: Subject) -> Iterator[Finding]:
+    """Whether the student comes out of public inputs and releases once more."""
+    run, method = subject.run, _method(subject)
+    if not run.results.exists():
+        raise Ended(unchecked("there is no student yet: repeat the command of the run"))
+    again = method.lesson(PublicInputs.of(method.dataset), method.released())
+    released = Student.load(run.student)
+    yield compared(released.parameters, again.parameters, "the student", "public inputs and noisy tables")
+
+
+def _method(subject: Subject) -> OwnMethod:
+    if isinstance(subject.opened, Finding):
+        raise Ended(subject.opened)
+    return methods.opened(subject.run, tolerant=True)

@@ -1,0 +1,130 @@
+"""A number by least squares, in steps: sums of vectors times what is left of each number, in whole numbers.
+
+A record's number is `a` steps of its public range. A line says `v W` of a record's vector `v`, and the record
+adds this vector times `r / width`, where `r = a - v W` is cut to at most `width`. Each noisy sum moves the
+line by what it fits of that: where the pool's second moment is not the records', the next step sees what is
+left. All is in whole numbers, so what a record adds is a function of that record and of public numbers.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int, Num
+
+from pate_jax.crowd import shares
+from pate_jax.crowd.plan import Plan
+from pate_jax.crowd.vectors import Scaling, vectors
+from pate_jax.data.dataset import Part
+from pate_jax.data.targets import GRID
+from pate_jax.models.spaces.space import BLOCK, Space
+
+FINE = 1 << 16  # weights are whole numbers of 1 / FINE steps for each unit of a vector
+HALF = 5000  # what a record's vector is multiplied by is a whole number of 1 / HALF, from -1 to 1
+_FEW = 0.02  # of public numbers that a width may cut
+_PENALTIES = tuple(10.0**power for power in range(-4, 4))  # over the mean square along a direction
+
+
+class Line(NamedTuple):
+    """A linear prediction in steps of the range, and how far from it a record's number is looked at."""
+
+    weights: Int[np.ndarray, " entries"]
+    width: int
+
+    def steps(self, seen: Int[np.ndarray, "n entries"]) -> Int[np.ndarray, " n"]:
+        """What is predicted of vectors, rounded down."""
+        return np.asarray(seen.astype(np.int64) @ self.weights // FINE)
+
+
+def started(scaling: Scaling, pool: Int[np.ndarray, "pool entries"], known: np.ndarray | None) -> Line:
+    """The line before any record was read: ridge regression on public numbers, or the middle of the range.
+
+    >>> from pate_jax.models import spaces
+    >>> space = spaces.learn("identity", np.random.default_rng(0).normal(size=(50, 2)))
+    >>> made = Scaling(np.ones(2, np.float32), 100, 20)
+    >>> line = started(made, np.array([[30, 40, 20]]), None)
+    >>> line.steps(np.array([[30, 40, 20]])).tolist(), line.width
+    ([5000], 5000)
+    """
+    if known is None:
+        weights = np.zeros(pool.shape[1])
+        weights[-1] = GRID / 2 / scaling.constant
+        return Line(np.rint(weights * FINE).astype(np.int64), GRID // 2)
+    fitted, rest = ridge(pool[:, :-1], np.clip(known, 0, GRID))
+    weights = np.append(fitted[:-1], fitted[-1] / scaling.constant)
+    width = int(np.clip(np.quantile(np.abs(rest), 1 - _FEW), 1, GRID))
+    return Line(np.rint(weights * FINE).astype(np.int64), width)
+
+
+def ridge(
+    seen: Num[np.ndarray, "n entries"], known: Num[np.ndarray, " n"]
+) -> tuple[Float[np.ndarray, " entries_and_constant"], Float[np.ndarray, " n"]]:
+    """Weights, the constant last, under the penalty that left-out rows favour; and what these rows miss.
+
+    >>> weights, rest = ridge(np.arange(20)[:, None], 3.0 * np.arange(20) + 1)
+    >>> weights.round(2).tolist(), bool(abs(rest).max() < 0.1)
+    ([3.0, 1.0], True)
+    """
+    middle, mean = seen.mean(0), float(np.mean(known))
+    left, values, right = np.linalg.svd(seen - middle, full_matrices=False)
+    along, unit = left.T @ (known - mean), float((values**2).mean())
+
+    def missed(penalty: float) -> Float[np.ndarray, " n"]:
+        kept = values**2 / (values**2 + penalty * unit)
+        lever = np.minimum((left**2) @ kept + 1 / len(known), 0.99)
+        return np.asarray((known - mean - left @ (kept * along)) / (1 - lever))
+
+    penalty = min(_PENALTIES, key=lambda one: float((missed(one) ** 2).mean()))
+    weights = right.T @ (values / (values**2 + penalty * unit) * along)
+    return np.append(weights, mean - middle @ weights), missed(penalty)
+
+
+def numbers(space: Space, scaling: Scaling, line: Line, private: Part) -> Int[np.ndarray, "1 entries"]:
+    """The exact sums of all records; private."""
+    labels = np.asarray(private.labels, np.int64)
+    total = np.zeros(len(scaling.weights) + (scaling.constant > 0), np.int64)
+    for start in range(0, len(labels), BLOCK):
+        rows = slice(start, start + BLOCK)
+        seen = vectors(scaling, space.coordinates(np.asarray(private.inputs[rows])))
+        total += weighed(seen, residuals(line, seen, labels[rows])).sum(0)
+    return total[None]
+
+
+def residuals(
+    line: Line, seen: Int[np.ndarray, "n entries"], steps: Int[np.ndarray, " n"]
+) -> Int[np.ndarray, " n"]:
+    """What is left of numbers, in 1 / HALF of the width, from -HALF to HALF.
+
+    >>> line = Line(np.array([FINE]), 50)
+    >>> residuals(line, np.array([[10], [10], [10]]), np.array([10, 35, 900])).tolist()
+    [0, 2500, 5000]
+    """
+    left = np.clip(steps - line.steps(seen), -line.width, line.width)
+    return np.asarray((2 * HALF * left + line.width) // (2 * line.width))
+
+
+def weighed(seen: Int[np.ndarray, "n entries"], times: Int[np.ndarray, " n"]) -> Int[np.ndarray, "n entries"]:
+    """Vectors times 1 / HALF of whole numbers from -HALF to HALF, each entry rounded to the nearest.
+
+    An entry is a whole number k, and at most 1 times it is rounded to at most k. So no row is longer than its
+    vector, whatever it is multiplied by.
+
+    >>> weighed(np.array([[30, -40], [30, -40], [3, 4]]), np.array([-5000, 2500, 0])).tolist()
+    [[-30, 40], [15, -20], [0, 0]]
+    """
+    products = seen.astype(np.int64) * np.clip(np.asarray(times, np.int64), -HALF, HALF)[:, None]
+    return np.asarray(np.sign(products) * ((2 * np.abs(products) + HALF) // (2 * HALF)))
+
+
+def moved(
+    line: Line,
+    noisy: Int[np.ndarray, "1 entries"],
+    plan: Plan,
+    pool: Int[np.ndarray, "pool directions"],
+    voters: int,
+) -> Line:
+    """The line with what a noisy sum fits of the rest, as far as that stands out from the noise."""
+    fitted = shares.classifier_of(noisy, plan, pool, voters)
+    added = line.width / fitted.length * (fitted.weights[:, 1] - fitted.weights[:, 0])
+    return line._replace(weights=line.weights + np.rint(added * FINE).astype(np.int64))

@@ -1,0 +1,326 @@
+"""A method of your own, in one file: what it asks, what the records answer, what a student makes of that.
+
+All else is the same for every method, and done for it: the secret, the ledger and resuming (`driver`), the
+register, the statement, the release, both pages, and `pate verify`, which asks and counts everything again.
+`add` makes a method known to a program, and the entry point `pate_jax.methods` of an installed package to all
+commands; `run` makes a run of it, `over` a grid of runs, and `compared` a method beside
+those of `pate compare`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import json
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from pate_jax import accounting
+from pate_jax.accounting.costs import Tables
+from pate_jax.accounting.crowd_statement import COVERED, CrowdStatement
+from pate_jax.accounting.exact import counts
+from pate_jax.accounting.inputs import CUSTOMARY_DELTA, check_delta
+from pate_jax.aggregate.crowds import noisy_table
+from pate_jax.data import Dataset, Part, relation
+from pate_jax.ensemble import TeacherConfig
+from pate_jax.errors import PateError
+from pate_jax.mechanisms.codec import from_dict, to_dict
+from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, HeadCount, NeighbourCounts
+from pate_jax.runs import budget, driver, ledger, registration, results, streams
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.driver import Method, Question
+from pate_jax.runs.inputs import Inputs, record, same_records
+from pate_jax.runs.ledger import CrowdLine
+from pate_jax.runs.plans import Plan
+from pate_jax.runs.record import METHOD, RECORDS
+from pate_jax.runs.report import plain_pages
+from pate_jax.runs.settings import CUSTOMARY_EPSILON, STROKES, DataChoice, PartitionChoice
+from pate_jax.student import PublicInputs, Student
+from pate_jax.system import headcount, storage
+
+_KNOWN: dict[str, str] = {}  # by name: module:Class
+_BUILT = {"numbers": "pate_jax.runs.numbers:Numbers"}  # that commands have flags of their own for
+_POINTS = "pate_jax.methods"  # the group of entry points by which installed packages bring methods
+Table = np.ndarray
+
+
+class Promise(NamedTuple):
+    """What a run may cost, and whom."""
+
+    epsilon: float = CUSTOMARY_EPSILON
+    delta: float = CUSTOMARY_DELTA
+    by: str = "record"
+
+
+class OwnMethod(Method[CrowdRelease]):
+    """The base of a method in one file: `question`, `count` and `lesson` are its own, and `words`.
+
+    A question reads public things and earlier releases alone, and a count the private records. A lesson reads
+    public inputs and releases, and must not reach for the records. All three are called again when a run goes
+    on and when it is verified, and must give the same bits: no clock, no random numbers without a fixed seed.
+    """
+
+    name: ClassVar[str]
+    words: ClassVar[str]  # how a run went, in a sentence or two for its pages
+    covers: ClassVar[tuple[str, ...]] = ("record",)  # whom its bounds hold for; "user" where it counts users
+
+    def __init__(self, inputs: Inputs, promise: Promise) -> None:
+        self.inputs, self.promise, self.run = inputs, promise, inputs.run
+
+    def question(self, public: PublicInputs, released: Sequence[CrowdLine]) -> CrowdRelease | None:
+        """What is released next; None at the end."""
+        raise NotImplementedError
+
+    def count(self, private: Part, event: CrowdRelease, released: Sequence[CrowdLine]) -> Table:
+        """The exact table of an event: whole numbers, in its shape, that one voter moves by its bound."""
+        raise NotImplementedError
+
+    def lesson(self, public: PublicInputs, released: Sequence[CrowdLine]) -> Student:
+        """The student of what was released."""
+        raise NotImplementedError
+
+    @property
+    def dataset(self) -> Dataset:
+        """The private, public and test parts."""
+        return self.inputs.dataset
+
+    def plan(self) -> Plan:
+        """All that the run may spend: what it has promised."""
+        epsilon, delta, by = self.promise
+        return Plan((Tables(counts.mu_for(epsilon, delta), self.name),), by)
+
+    def released(self) -> list[CrowdLine]:
+        """The lines of the ledger."""
+        return list(ledger.releases(self.run.ledger))
+
+    def ask(self, released: Sequence[CrowdLine]) -> Question[CrowdRelease] | None:
+        """The next question, refused where the run would cost more than it has promised."""
+        public = PublicInputs.of(self.dataset)
+        event = self.question(public, released)
+        if event is None:
+            return None
+        self._check([*(line.event for line in released), event])
+        before = [line.values for line in released]
+        asked = {"method": self.name, "classes": list(public.class_names), "before": before}
+        named = np.array(json.dumps(asked, sort_keys=True))
+        return Question(len(released) + 1, event, storage.digest(named, np.asarray(public.inputs)))
+
+    def _check(self, events: Sequence[CrowdRelease]) -> None:
+        """Refuse events that cost more than was promised, or whose figure takes voters apart.
+
+        Scores and comparisons are charged as of voters that no table counts, which nobody knows of here. The
+        register adds up what runs promise in Gaussian differential privacy, so the bound is one of that.
+        """
+        epsilon, delta, _ = self.promise
+        for event in events:
+            if not isinstance(event, HeadCount | NeighbourCounts | ClassSums):
+                raise PateError(
+                    f"method {self.name} asks for {event}: a method in one file may ask for a HeadCount, "
+                    "NeighbourCounts and ClassSums"
+                )
+        mu, cost = counts.worst_mu(events), counts.worst(events, delta)
+        if mu is None or mu > counts.mu_for(epsilon, delta) or cost > epsilon:
+            raise PateError(
+                f"method {self.name} asks for {events[-1]}, and would cost epsilon {cost:.6g} in all, where "
+                f"{epsilon:g} was promised: it was not counted. Give it more noise"
+            )
+
+    def measure(self, question: Question[CrowdRelease]) -> Table:
+        """The exact table, of the shape and kind that its event says."""
+        before = self.released()[: question.number - 1]
+        table = np.asarray(self.count(self.dataset.private, question.event, before))
+        if table.shape != question.event.shape or table.dtype.kind not in "iu":
+            raise PateError(
+                f"method {self.name} counts a table of shape {table.shape} and type {table.dtype}, where "
+                f"{question.event} wants whole numbers of shape {question.event.shape}: nothing was released"
+            )
+        return table.astype(np.int64)
+
+    def draw(self, line: CrowdLine, exact: Table, released: Sequence[CrowdLine]) -> CrowdLine:
+        """The line with the noisy table."""
+        key = streams.key(self.run, line._replace(exact=storage.digest(exact)).stream)
+        return line._replace(values=ledger.pack_table(noisy_table(line.event, exact, key=key).values))
+
+
+def values(line: CrowdLine) -> Table:
+    """The noisy table of a line."""
+    return ledger.unpack_table(line.values, line.event.shape)
+
+
+def add(name: str, place: str) -> None:
+    """Make a method known by its name; `place` is module:Class.
+
+    >>> add("majority", "my_package.majority:Majority")
+    >>> _KNOWN.pop("majority")
+    'my_package.majority:Majority'
+    """
+    _KNOWN[name] = place
+
+
+def _places() -> dict[str, str]:
+    """Where each known method is: those of installed packages, and those that were added."""
+    brought = {one.name: one.value for one in importlib.metadata.entry_points(group=_POINTS)}
+    return {**brought, **_KNOWN}
+
+
+def _place(name: str) -> str | None:
+    """Where the method of a name is; those that are built in come first."""
+    return _BUILT.get(name) or _places().get(name)
+
+
+def _class(name: str) -> type[OwnMethod]:
+    place = _place(name)
+    if place is None:
+        raise PateError(
+            f"method {name!r} is not known here: install the package that brings it by the entry point "
+            f"{_POINTS}, or call pate_jax.runs.methods.add before; known are {', '.join(_places()) or 'none'}"
+        )
+    module, _, attribute = place.partition(":")
+    found: type[OwnMethod] = getattr(importlib.import_module(module), attribute)
+    return found
+
+
+def opened(run: RunDirectory, *, tolerant: bool = False) -> OwnMethod:
+    """The method of a run, as its settings name it."""
+    settings = run.record.read()
+    facts = settings.of(METHOD)
+    promise = from_dict(Promise, facts["promise"], f"{run.settings}: method")
+    cut = PartitionChoice(by=promise.by)
+    return _class(facts["name"])(Inputs(run, settings.data, cut, TeacherConfig(), tolerant), promise)
+
+
+def run(
+    name: str,
+    data: DataChoice,
+    promise: Promise,
+    out: Path,
+    *,
+    seed: int | None = None,
+    register: Path | None = None,
+    dataset: Dataset | None = None,  # what the choice names, where it is open already
+) -> dict[str, Any]:
+    """Ask, release, account, teach and report; what is finished already is not repeated."""
+    directory = RunDirectory(out)
+    with directory.writing():
+        method = _begin(directory, name, data, promise, seed, dataset)
+        registration.enter(directory, method.plan(), lambda: method.dataset, register)
+        driver.release(method)
+        account(directory)
+        if not directory.results.exists():
+            teach(directory, method)
+        return tell(directory) | registration.shown(directory)
+
+
+def _begin(
+    run: RunDirectory,
+    name: str,
+    data: DataChoice,
+    promise: Promise,
+    seed: int | None,
+    dataset: Dataset | None,
+) -> OwnMethod:
+    """Open the data, and record what a run is made from; nothing is recorded before all is found fit."""
+    before = run.record.read()
+    if METHOD not in before and before.stages:
+        raise PateError(f"{run.root} is a run of another kind: choose another --out")
+    check_delta(promise.delta)
+    allowed = [one for one in COVERED if one in _class(name).covers]
+    if promise.by not in allowed:
+        raise PateError(f"by={promise.by!r} of method {name} must be one of {', '.join(allowed)}")
+    choice = data.drawn(STROKES)
+    cut = PartitionChoice(by=promise.by, seed=seed)
+    inputs = Inputs(run, choice, cut, TeacherConfig(), opened=dataset)
+    method, records = _class(name)(inputs, promise), same_records(run, inputs.dataset)
+    run.secret.draw(seed)
+    run.record.agree(METHOD, {"name": name, "promise": to_dict(promise)})  # first: by it a run is recognised
+    record(run, method.dataset, choice)
+    run.record.agree(RECORDS, records)
+    run.record.agree("relation", {"relation": promise.by})
+    budget.warn_of_delta(promise.delta, budget.people(method.dataset, promise.by), promise.by)
+    return method
+
+
+def state(run: RunDirectory, delta: float) -> CrowdStatement:
+    """What the releases of a run cost together."""
+    lines, settings = list(ledger.releases(run.ledger)), run.record.read()
+    return accounting.crowd_statement(
+        [line.event for line in lines],
+        delta,
+        voters=_told(lines),
+        relation=settings.relation,  # type: ignore[arg-type]  # which `_begin` has checked
+        private=run.secret.seed is None,
+    )
+
+
+def _told(lines: Sequence[CrowdLine]) -> int:
+    """The number of voters, if one was released."""
+    numbers = [int(values(line)[0, 0]) for line in lines if isinstance(line.event, HeadCount)]
+    return max(1, headcount.coarse(max(1, numbers[0]))) if numbers else 1
+
+
+def account(run: RunDirectory, delta: float | None = None) -> CrowdStatement:
+    """Write the statement, at the delta that was promised."""
+    promised = from_dict(Promise, run.record.read().of(METHOD)["promise"], "promise").delta
+    if delta not in (None, promised):
+        raise PateError(f"delta={delta} is not that of the run, {promised}: leave it out")
+    run.record.agree("account", {"delta": promised})
+    statement = state(run, promised)
+    results.state(run, statement)
+    return statement
+
+
+def teach(run: RunDirectory, method: OwnMethod) -> dict[str, Any]:
+    """Make the student and write release/."""
+    dataset, lines = method.dataset, method.released()
+    statement = storage.read_json(run.existing(run.public_statement, "account"), "statement")
+    made = {
+        **results.facts(run, dataset, relation.without_warning(dataset.description)),
+        "method": method.name,
+        "explained": method.words,
+        "voters": method.name,
+        "by": method.promise.by,
+        "told": _told(lines),
+    }
+    learned = method.lesson(PublicInputs.of(dataset), lines)
+    return results.finish(run, learned, dataset, statement, made)
+
+
+def tell(run: RunDirectory) -> dict[str, Any]:
+    """Write both report pages and return the results, with the statement among them."""
+    return results.tell(run, results.tell_owner(run), plain_pages.public_page)
+
+
+def summary(run: RunDirectory) -> dict[str, Any]:
+    """What `pate budget` shows: what was released, and what that cost."""
+    lines = list(ledger.releases(run.ledger))
+    if not lines:
+        raise PateError(f"{run.root} has released nothing yet: there is nothing to show")
+    delta = from_dict(Promise, run.record.read().of(METHOD)["promise"], "promise").delta
+    return budget.of_releases(run, lines, state(run, delta).headline.epsilon, delta)
+
+
+def over(
+    name: str, data: DataChoice, promises: Iterable[Promise], folder: Path, **settings: Any
+) -> Iterator[dict[str, Any]]:
+    """A run for each promise, in a folder of its own; repeated, it goes on where it was stopped."""
+    for promise in promises:
+        place = folder / f"{name}-{promise.epsilon:g}-{promise.delta:g}-{promise.by}"
+        yield run(name, data, promise, place, **settings)
+
+
+def known() -> tuple[str, ...]:
+    """The names of all known methods."""
+    return tuple(_places())
+
+
+def trial(name: str, dataset: Dataset, promise: Promise) -> tuple[Student, float | None]:
+    """The student of a run whose folder is removed, and the figure that it could publish."""
+    nowhere = Path(registration.NONE)
+    with tempfile.TemporaryDirectory(prefix="pate-") as folder:
+        found = run(name, DataChoice(), promise, Path(folder), register=nowhere, dataset=dataset)
+        statement = accounting.Statement.from_dict(found["statement"])
+        return Student.load(RunDirectory(folder).student), statement.headline.epsilon

@@ -1,0 +1,123 @@
+"""A number as the label: a line that a few noisy sums correct, each of what it leaves of all numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from pate_jax.accounting.exact import counts
+from pate_jax.crowd import plan, vectors
+from pate_jax.crowd.numbers import FINE, Line, moved, numbers, started
+from pate_jax.crowd.plan import Plan
+from pate_jax.data import Part
+from pate_jax.data.targets import GRID
+from pate_jax.errors import PateError
+from pate_jax.mechanisms.crowds import CrowdRelease, HeadCount
+from pate_jax.models.spaces import Learned
+from pate_jax.runs import config_file, methods
+from pate_jax.runs.crowds import forecast
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.ledger import CrowdLine
+from pate_jax.runs.methods import OwnMethod, Promise
+from pate_jax.runs.settings import CUSTOMARY_EPSILON, RunConfig
+from pate_jax.student import Linear, PublicInputs, Student, sums
+from pate_jax.student.settings import Auto
+from pate_jax.system import headcount
+
+NAME = "numbers"
+TAUGHT, UNTAUGHT = 2, 3  # steps, where public numbers have taught the first line, and where none have
+
+
+class Numbers(OwnMethod):
+    """Every record adds its vector times what is left of its number, in a few steps, and a line follows."""
+
+    name = NAME
+    words = (
+        "Every input was turned into a bounded vector, by a rule that public inputs alone had taught. In a "
+        "few steps every record added its vector times what the prediction so far left of its number, "
+        "cut to a public width. Random noise was added to every entry of the sum, which then moved the "
+        "prediction. The first one was learned from public numbers; where there were none, it was the middle "
+        "of the range."
+    )
+
+    @cached_property
+    def _wide(self) -> Learned:
+        """The space of public inputs, and where they lie in it."""
+        return forecast.learned(self.dataset)
+
+    @property
+    def _steps(self) -> int:
+        return UNTAUGHT if self.dataset.public.labels is None else TAUGHT
+
+    def _plan(self, released: Sequence[CrowdLine]) -> Plan:
+        """Directions, scaling and the noise of a step, from public inputs and the noisy number of voters."""
+        space, pool = self._wide
+        mu = counts.mu_for(*self.promise[:2]) / math.sqrt(self._steps)
+        return plan("sums", space, pool, voters=max(1, headcount.coarse(_told(released))), classes=2, mu=mu)
+
+    def _line(self, made: Plan, released: Sequence[CrowdLine]) -> Line:
+        """The prediction after these releases."""
+        pool = self._wide.pool
+        seen = vectors(made.scaling, pool[:, : len(made.space.variances)])
+        line = started(made.scaling, seen, self.dataset.public.labels)
+        for one in released[1:]:
+            line = moved(line, methods.values(one), made, pool, _told(released))
+        return line
+
+    def question(self, public: PublicInputs, released: Sequence[CrowdLine]) -> CrowdRelease | None:
+        """The number of voters, and then a sum for each step."""
+        if not released:
+            return counts.headcount_for(counts.mu_for(*self.promise[:2]), "sums")
+        return self._plan(released).release if len(released) <= self._steps else None
+
+    def count(self, private: Part, event: CrowdRelease, released: Sequence[CrowdLine]) -> np.ndarray:
+        """How many records there are, or the sum of their vectors times what is left of their numbers."""
+        if isinstance(event, HeadCount):
+            return np.array([[len(private.ids)]])
+        made = self._plan(released)
+        return numbers(made.space, made.scaling, self._line(made, released), private)
+
+    def lesson(self, public: PublicInputs, released: Sequence[CrowdLine]) -> Student:
+        """The prediction after all steps."""
+        made = self._plan(released)
+        weights = self._line(made, released).weights / FINE * made.scaling.length / GRID
+        student = sums.of_line(public, made.space, made.scaling, weights)
+        return student._replace(columns=self.dataset.columns, target=self.dataset.target)
+
+
+def _told(released: Sequence[CrowdLine]) -> int:
+    """The number of voters, as it was released."""
+    return max(1, int(methods.values(released[0])[0, 0]))
+
+
+def run(config: RunConfig) -> dict[str, Any]:
+    """Make the run of a number; what is finished is not repeated."""
+    _check(config)
+    epsilon = CUSTOMARY_EPSILON if config.epsilon is None else config.epsilon
+    promise = Promise(epsilon, config.delta, config.partition.by)
+    seed, register = config.partition.seed, config.register
+    found = methods.run(NAME, config.data, promise, config.directory, seed=seed, register=register)
+    config_file.write(RunDirectory(config.directory).config, config)
+    return found
+
+
+def _check(config: RunConfig) -> None:
+    """Refuse what a number has no use for."""
+    data, said = config.data, f"--target {config.data.target} is a number"
+    if data.private is None or data.label_column is not None:
+        raise PateError(f"{said} of tables of your own: give --private and --public, and no --label-column")
+    if config.who == "neighbours" or config._of_teachers():
+        given = config._of_teachers() or ["--voters neighbours"]
+        raise PateError(f"{said}, which is learned by sums: leave out {given[0]}, or give --voters sums")
+    if config.steps not in (None, 1) or config.space is not None or data.function:
+        raise PateError(f"{said}, which is learned in one step from columns: leave out --steps and --space")
+    if not isinstance(config.student, Auto | Linear):
+        raise PateError(f"{said}, and its student is linear: leave out --student.method")
+    if config.partition.by != "record":
+        raise PateError(f"{said}, whose guarantee covers one record: --by user is not there yet")
+    if data.classes is not None or data.positive is not None:
+        raise PateError(f"{said}, and has no classes: leave out --classes and --positive")

@@ -1,0 +1,127 @@
+"""What every kind of run leaves in the same way: its statements, its results, the release, and its pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from pate_jax.accounting import Statement
+from pate_jax.aggregate import Answers
+from pate_jax.data import Dataset, Part
+from pate_jax.runs import measured, public_labels, publication, registration
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.release import check, write
+from pate_jax.runs.report import plain_pages, seen, sheet
+from pate_jax.student import Student
+from pate_jax.system import storage
+
+SHEET = "sheet"  # the kind of the file of the contact sheet
+ATTACKS = "attacks"  # and of that of attacks
+
+
+def state(run: RunDirectory, statement: Statement) -> dict[str, Any]:
+    """Write a statement whole into private/, and as far as it may be published, which is returned."""
+    published = publication.stated(run, statement.publishable())
+    storage.write_json(run.statement, "statement", statement.to_dict())
+    storage.write_json(run.public_statement, "statement", published)
+    return published
+
+
+def facts(run: RunDirectory, dataset: Dataset, described: str) -> dict[str, Any]:
+    """The results that say what a run is of."""
+    return {
+        "run_dir": str(run.root),
+        "dataset": dataset.name,
+        "data": described,
+        "synthetic": dataset.synthetic,
+        "private": run.secret.seed is None,
+        **publication.trial(run),
+        **public_labels.said(run),
+        "others": registration.published(RunDirectory(run.root)),
+    }
+
+
+def finish(
+    run: RunDirectory,
+    learned: Student,
+    dataset: Dataset,
+    statement: Mapping[str, Any],
+    own: Mapping[str, Any],
+    taught: tuple[Part, Answers] | None = None,
+    *,
+    shown: bool = True,
+) -> dict[str, Any]:
+    """Measure a student and write its release; `own` are the results of this kind of run alone.
+
+    `taught` are the inputs that it was taught on, with their answers, of which some are `shown`.
+    """
+    data = run.record.stages().get("data", {})
+    if dataset.target is None:
+        found = seen.look(learned, public_labels.unlearned(run, dataset))
+        made = {**own, **measured.results(found, dataset, data)}
+    else:
+        made = {**own, **measured.of_numbers(learned, dataset, data)}
+    if taught is not None:
+        made["label_accuracy"] = _right(*taught)
+    if taught is not None and shown:
+        storage.write_json(run.sheet, SHEET, sheet.made(dataset, *taught, seen.pool(learned, dataset)))
+    return keep(run, learned, statement, made)
+
+
+def _right(asked: Part, given: Answers) -> float | None:
+    """The share of answers that are the labels of what was asked; None where these are not known."""
+    if asked.labels is None:
+        return None
+    return float((np.asarray(given.labels) == asked.labels)[np.asarray(given.answered)].mean())
+
+
+def keep(
+    run: RunDirectory, learned: Student, statement: Mapping[str, Any], results: dict[str, Any]
+) -> dict[str, Any]:
+    """Write release/, and then the results, by which a student counts as finished."""
+    write.write(run.release, learned, statement, results)
+    storage.write_json(run.results, "results", results)
+    return results
+
+
+def kept(run: RunDirectory, stage: str = "student") -> dict[str, Any]:
+    """What a run has found, as the student's stage left it."""
+    return storage.read_json(run.existing(run.results, stage), "results")
+
+
+def contact_sheet(run: RunDirectory) -> dict[str, Any] | None:
+    """Inputs with their answers, for the pages; None where there are none."""
+    return storage.read_json(run.sheet, SHEET) if run.sheet.exists() else None
+
+
+def attacked(run: RunDirectory) -> dict[str, Any] | None:
+    """What attacks found, for the owner's page; None where there were none."""
+    return storage.read_json(run.attacks, ATTACKS) if run.attacks.exists() else None
+
+
+def tell(
+    run: RunDirectory,
+    told: dict[str, Any],
+    public_page: Callable[[Mapping[str, Any], Statement, Mapping[str, Any] | None], str],
+) -> dict[str, Any]:
+    """Write the page that may be published, beside the owner's; `told` is what that returned."""
+    statement = Statement.from_dict(told["statement"])
+    page = public_page(kept(run), statement, sheet.released(contact_sheet(run)))
+    storage.write_bytes(run.public_report, page.encode())
+    check.check(run.release)
+    return told
+
+
+def tell_owner(run: RunDirectory, results: str = "student", statement: str = "account") -> dict[str, Any]:
+    """Write the owner's page of a run without sensitive figures; results with the statement among them.
+
+    `results` and `statement` name the commands that write these.
+    """
+    found = kept(run, results)
+    whole = storage.read_json(run.existing(run.statement, statement), "statement")
+    stages, shown = run.record.stages(), contact_sheet(run)
+    page = plain_pages.private_page(found, Statement.from_dict(whole), stages, shown, attacked(run))
+    storage.write_bytes(run.report, page.encode())
+    return {**found, "statement": whole}

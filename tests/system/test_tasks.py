@@ -1,0 +1,217 @@
+"""Tasks: workers give what one process gives, a killed worker's item runs again, and errors are sentences."""
+
+import json
+import os
+import signal
+import threading
+import time
+import warnings
+
+import honest_runs
+import numpy as np
+import pytest
+
+from pate_jax.audit.attacks import replicas, shadows
+from pate_jax.errors import PateError, PateWarning
+from pate_jax.runs.inputs import open_data
+from pate_jax.runs.settings import DataChoice
+from pate_jax.sweep import Grid, SweepConfig, results, sweep
+from pate_jax.sweep.compare import cells, named
+from pate_jax.sweep.compare.ground import Ground
+from pate_jax.system import clusters, tasks
+from pate_jax.system.tasks import Where
+
+pytest.importorskip("distributed")
+
+
+def doubled(number):
+    if number == 3:
+        warnings.warn("three is a lot", PateWarning, stacklevel=2)
+    return 2 * number, os.getpid()
+
+
+def refused(number):
+    raise PateError(f"number={number} must be even")
+
+
+def killed_once(path):
+    if not path.exists():
+        path.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return path.name
+
+
+def squared_slowly(number):
+    time.sleep(0.4)
+    return number**2
+
+
+def surroundings(_):
+    return os.getcwd(), os.environ["XLA_FLAGS"], os.environ["OMP_NUM_THREADS"]
+
+
+@pytest.fixture(scope="module")
+def client():
+    """Two workers that all tests here share."""
+    with clusters.local(2) as found:
+        yield found
+
+
+@pytest.fixture
+def workers(client):
+    return tasks.Workers(client)
+
+
+def test_every_item_is_done_once_by_other_processes_and_warnings_come_back(workers):
+    with pytest.warns(PateWarning, match="three is a lot"):
+        found = dict(workers.each(doubled, range(12)))
+    assert {place: double for place, (double, _) in found.items()} == {one: 2 * one for one in range(12)}
+    assert {pid for _, pid in found.values()} and os.getpid() not in {pid for _, pid in found.values()}
+    with pytest.warns(PateWarning, match="three is a lot"):
+        assert [double for _, (double, _) in tasks.HERE.each(doubled, [3, 5])] == [6, 10]
+
+
+def test_an_error_of_an_item_is_the_error_of_the_command(workers):
+    with pytest.raises(PateError, match="number=7 must be even"):
+        list(workers.each(refused, [7]))
+
+
+def test_the_item_of_a_killed_worker_runs_again(workers, tmp_path):
+    assert dict(workers.each(killed_once, [tmp_path / "a", tmp_path / "b"])) == {0: "a", 1: "b"}
+
+
+@pytest.mark.long
+def test_workers_that_are_killed_at_random_moments_lose_nothing():
+    """Twenty real signals: every item is there once, and right."""
+    psutil = pytest.importorskip("psutil")
+    random, killed, ended = np.random.default_rng(0), [], threading.Event()
+
+    def processes():
+        children = psutil.Process().children(recursive=True)
+        return [one.pid for one in children if any("spawn_main" in word for word in one.cmdline())]
+
+    def kill():
+        while not ended.wait(random.uniform(0.3, 2.5)) and len(killed) < 20:
+            there = [pid for pid in processes() if pid not in before]
+            if there:
+                killed.append(int(random.choice(there)))
+                os.kill(killed[-1], signal.SIGKILL)
+
+    before = set(processes())
+    with clusters.local(2) as client:
+        killer = threading.Thread(target=kill)
+        killer.start()
+        for _ in range(40):
+            found = list(tasks.Workers(client).each(squared_slowly, range(12)))
+            assert sorted(found) == [(number, number**2) for number in range(12)]
+            if len(killed) == 20:
+                break
+        ended.set()
+        killer.join()
+    assert len(killed) == 20
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [1, 4])
+def test_rows_of_a_sweep_do_not_depend_on_how_many_workers_there_are(number, tmp_path):
+    random = np.random.default_rng(0)
+    np.savez(tmp_path / "votes.npz", votes=random.multinomial(50, [0.2, 0.3, 0.5], 60))
+    grid = Grid(("gnmax", "confident-gnmax"), ("5:40:6",), ("0.5T",), ("30",), ("20", "60"))
+
+    def swept(name, with_client=None):
+        sweep(
+            SweepConfig((str(tmp_path / "votes.npz"),), out=tmp_path / name, values=grid, exact="all"),
+            with_client,
+        )
+        return results.read(tmp_path / name)
+
+    with clusters.local(number) as client:
+        assert swept("workers", client) == swept("here")
+
+
+def test_workers_share_cores_and_work_where_the_command_does(workers, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder, flags, threads = next(workers.each(surroundings, [0]))[1]
+    share = max(1, clusters.devices.cores() // 2)
+    assert folder == str(tmp_path) and int(threads) == share
+    assert flags.split().count(f"--xla_force_host_platform_device_count={share}") == 1
+
+
+def test_other_versions_and_folders_that_a_worker_does_not_see_are_refused(tmp_path):
+    with pytest.raises(PateError, match=r"a worker on .* has jax .*, not 0\.0\.1: install the same versions"):
+        tasks._done(tasks.Task(len, "ab", {**tasks.versions(), "jax": "0.0.1"}, "."))
+    with pytest.raises(PateError, match=r"cannot enter .*nowhere .*: work in a folder that all"):
+        tasks._done(tasks.Task(len, "ab", tasks.versions(), str(tmp_path / "nowhere")))
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ({"workers": 0}, "workers=0 must be at least 1"),
+        ({"workers": 2, "cluster": "tcp://127.0.0.1:9"}, "--workers 2 and --cluster .* were both given"),
+        ({"cluster": "somewhere"}, "--cluster somewhere is neither an address, as tls://HOST:8786, nor"),
+        ({"cluster": "tcp://10.1.2.3:8786"}, "not encrypted, and what comes from private records would"),
+        ({"cluster": "tcp://127.0.0.1:9"}, r"no scheduler answers at tcp://127.0.0.1:9: start one by `dask"),
+        ({"cluster": "jobs.yaml"}, "says what a job is; say with --workers how many"),
+        ({"cluster": "no.yaml", "workers": 2}, "no.yaml cannot be read"),
+    ],
+)
+def test_a_cluster_that_is_not_there_is_named_with_the_remedy(where, said, monkeypatch):
+    monkeypatch.setattr(clusters, "_ANSWER", 0.5)
+    with pytest.raises(PateError, match=said), tasks.engine(Where(**where)):
+        pass
+
+
+@pytest.mark.parametrize("body", ["a: [", "jobqueue: 3", "jobqueue: {cray: {}}", "jobqueue: {slurm: 4}"])
+def test_a_file_that_describes_no_jobs_is_refused(body, tmp_path):
+    (tmp_path / "jobs.yaml").write_text(body)
+    with (
+        pytest.raises(PateError, match=r"jobs\.yaml"),
+        tasks.engine(Where(workers=1, cluster=str(tmp_path / "jobs.yaml"))),
+    ):
+        pass
+
+
+def test_a_sweep_has_the_same_rows_and_page_on_workers(client, tmp_path):
+    random = np.random.default_rng(0)
+    np.savez(tmp_path / "votes.npz", votes=random.multinomial(50, [0.2, 0.3, 0.5], 40))
+    grid = Grid(("gnmax", "confident-gnmax"), ("10", "20"), ("0.5T",), ("30",), ("20", "40"))
+
+    def swept(name, with_client):
+        out = tmp_path / name
+        sweep(SweepConfig((str(tmp_path / "votes.npz"),), out=out, values=grid, exact="front"), with_client)
+        assert len((out / "results.jsonl").read_text().splitlines()) == 8 + json.dumps(
+            [*results.read(out).values()]
+        ).count('"exact_order"')
+        return results.read(out), (out / "sweep.html").read_bytes()
+
+    assert swept("here", None) == swept("workers", client)
+
+
+def test_shadow_runs_are_the_same_on_workers(workers):
+    run = honest_runs.crowd("sums")
+    made, _ = replicas.of_run(run)
+    here = shadows.played(made, 40, 1)
+    there = shadows.played(made, 40, 1, engine=workers, remade=shadows.Remade(replicas.of_run, run.root))
+    for one, other in zip(here, there, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_methods_are_compared_alike_on_workers_which_open_the_records_themselves(workers, tmp_path):
+    random, files = np.random.default_rng(0), {}
+    for name, rows in (("private", 300), ("public", 80), ("test", 90)):
+        inputs, files[name] = random.normal(size=(rows, 3)).astype(np.float32), tmp_path / f"{name}.npz"
+        np.savez(files[name], inputs=inputs, labels=(inputs[:, 0] > 0).astype(int))
+    choice = DataChoice(**files)
+    ground = Ground(open_data(choice))
+    wanted = cells.cells_of(named(["sums", "no privacy"]), [1.0])
+
+    def measured(name, *where):
+        rows = cells.measure(ground, wanted, tmp_path / name, 60.0, *where)
+        return [
+            {one: value for one, value in row.items() if one not in ("seconds", "shared")} for row in rows
+        ]
+
+    assert measured("here") == measured("there", workers, choice)
+    with pytest.raises(PateError, match="workers open the records for themselves: name the data set"):
+        measured("no choice", workers)
