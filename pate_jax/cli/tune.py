@@ -53,11 +53,11 @@ def tune(
             user's own; none: somebody else counts (`pate budget`).
         json: end with one JSON object in place of the summary.
     """
-    from pate_jax.runs.tune import pipeline
+    from pate_jax.runs.tune.candidates import run
 
     listed = tuple(read(settings))
     config = TuneConfig(data, listed, by, seed, epsilon, delta, candidates, each_once, out, register)
-    finish(pipeline.run(config), json)
+    finish(run(config), json)
 
 
 def read(path: Path) -> list[Setting]:

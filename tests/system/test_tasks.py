@@ -190,9 +190,9 @@ def test_a_sweep_has_the_same_rows_and_page_on_workers(client, tmp_path):
 
 def test_shadow_runs_are_the_same_on_workers(workers):
     run = honest_runs.crowd("sums")
-    made, _ = replicas.of_run(run)
+    made, _ = replicas.crowd(run)
     here = shadows.played(made, 40, 1)
-    there = shadows.played(made, 40, 1, engine=workers, remade=shadows.Remade(replicas.of_run, run.root))
+    there = shadows.played(made, 40, 1, engine=workers, remade=shadows.Remade(replicas.crowd, run.root))
     for one, other in zip(here, there, strict=True):
         np.testing.assert_array_equal(one, other)
 

@@ -30,7 +30,7 @@ from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.codec import from_dict, to_dict
 from pate_jax.runs import budget, driver, registration
-from pate_jax.runs.crowds import release, students
+from pate_jax.runs.crowds import release, stages, steps, students
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory, close
 from pate_jax.runs.driver import ChargedFirst, Question
@@ -40,7 +40,7 @@ from pate_jax.runs.record import CANDIDATE, CROWD, TRIAL, TUNE, Settings
 from pate_jax.runs.secret import Secret
 from pate_jax.runs.settings import STROKES, CrowdChoice, DataChoice, PartitionChoice, to_settings
 from pate_jax.runs.tune.settings import Setting, TuneConfig
-from pate_jax.system import storage
+from pate_jax.system import devices, progress, storage
 
 
 @dataclass(frozen=True, init=False)
@@ -80,7 +80,7 @@ class Place(RunDirectory):
 
 
 def candidates_folder(root: Path) -> Path:
-    """The folder of all candidates."""
+    """The folder of all"""
     return root / "private" / "candidates"
 
 
@@ -303,3 +303,57 @@ def best(scores: list[int]) -> int:
     2
     """
     return 1 + scores.index(max(scores))
+
+
+def run(config: TuneConfig) -> dict[str, Any]:
+    """Charge, make and score all candidates, and publish the best; what is finished is not repeated."""
+    if devices.processes() > 1:
+        raise PateError(f"a choice of settings runs in one process, not in {devices.processes()}")
+    run = RunDirectory(config.directory)
+    with run.writing():
+        choice = begin(run, config)
+        for line in said(config):
+            progress.say(line)
+        with progress.quiet():
+            numbers = [make(choice, number) for number in choice.numbers]
+            return publish(choice, best([score(place) for place in numbers]))
+
+
+def score(place: Place) -> int:
+    """The noisy score of a candidate: how many held-out voters agree with its student."""
+    return steps.shown(place).outcomes()[0]
+
+
+def publish(choice: Choice, number: int) -> dict[str, Any]:
+    """Write the statement, the release and the pages of the best candidate, from what it has released."""
+    place = Place(choice.run.root, number)
+    choice.run.record.agree("chosen", {"number": number})
+    stages.account(place, choice.delta)
+    stages.teach(place, choice.setting(number).student, choice.crowd(number))
+    return stages.tell(place) | registration.shown(choice.run)
+
+
+def said(config: TuneConfig) -> list[str]:
+    """What the user should know before the first candidate; it shows nothing that is drawn.
+
+    >>> from pate_jax.runs.settings import DataChoice
+    >>> from pate_jax.runs.tune.settings import Setting
+    >>> both = (Setting("sums"), Setting("neighbours"))
+    >>> said(TuneConfig(DataChoice(), both, each_once=True))[0]
+    'Each candidate may cost epsilon 0.6841 by itself, so that the whole choice costs 1.'
+    """
+    one = epsilon_of_one(config.tuned, config.delta)
+    lines = [
+        f"Each candidate may cost epsilon {one:.4f} by itself, so that the whole choice costs "
+        f"{config.epsilon:g}."
+    ]
+    lines.append(
+        "Free choices come first: the student of noisy answers is chosen without a cost (--student.method "
+        "auto), and `pate plan` rehearses voters on public inputs."
+    )
+    if not config.each_once:
+        lines.append(
+            f"About {config.candidates:g} candidates are tried. Their number is secret, and how long this "
+            "takes would tell it: start it where nobody who reads the result sees when it ends."
+        )
+    return lines
