@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _ANSWER = 15  # seconds that a scheduler has for its first answer
 _START = 60  # seconds until the first worker of a running scheduler must be there
+_PATIENCE = 300  # seconds that items wait for a worker of this machine, when there is none
 _BLAS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what goes wrong is said in one sentence
 _USUAL: Mapping[str, Any] = {
@@ -34,6 +35,7 @@ _USUAL: Mapping[str, Any] = {
     "distributed.scheduler.http.routes": [],  # else anybody on this machine may read what is going on
     "distributed.worker.http.routes": [],
     "distributed.scheduler.worker-ttl": None,  # compiling may hold a worker up for minutes
+    "distributed.deploy.lost-worker-timeout": "1h",  # else a worker that starts anew too slowly is given up
 }
 
 
@@ -45,7 +47,10 @@ def local(workers: int) -> Iterator[Client]:
     from distributed.security import Security
 
     threads = max(1, devices.cores() // workers)
-    shared = {"distributed.nanny.pre-spawn-environ": dict.fromkeys(_BLAS, str(threads))}
+    shared = {
+        "distributed.nanny.pre-spawn-environ": dict.fromkeys(_BLAS, str(threads)),
+        "distributed.scheduler.no-workers-timeout": f"{_PATIENCE}s",
+    }
     security = Security.temporary()
     with dask.config.set({**_USUAL, **shared}):
         usual = {"protocol": "tls", "host": "127.0.0.1", "security": security, "dashboard": False}
@@ -55,10 +60,14 @@ def local(workers: int) -> Iterator[Client]:
             for place in range(workers)
         }
         scheduler = {"cls": Scheduler, "options": {**usual, "dashboard_address": "127.0.0.1:0"}}
-        with (
-            SpecCluster(spec, scheduler, security=security, silence_logs=logging.CRITICAL) as cluster,
-            Client(cluster, security=security, set_as_default=False) as client,
-        ):
+        try:
+            cluster = SpecCluster(spec, scheduler, security=security, silence_logs=logging.CRITICAL)
+        except RuntimeError as error:
+            raise PateError(
+                f"--workers {workers}: a worker ended while it started ({_short(error)}); use fewer workers, "
+                "or leave --workers out"
+            ) from error
+        with cluster, Client(cluster, security=security, set_as_default=False) as client:
             yield client
 
 

@@ -203,6 +203,7 @@ def _in_words(client: Client) -> Iterator[None]:
     from distributed import KilledWorker
     from distributed.client import FutureCancelledError
     from distributed.comm import CommClosedError
+    from distributed.scheduler import NoWorkerError
 
     from pate_jax.system import clusters
 
@@ -212,6 +213,11 @@ def _in_words(client: Client) -> Iterator[None]:
         raise PateError(
             f"the same task ended {error.allowed_failures + 1} workers, the last one at "
             f"{error.last_worker.address}: give the workers more memory, or use fewer of them at a time"
+        ) from error
+    except NoWorkerError as error:
+        raise PateError(
+            f"there has been no worker for {error.timeout:g} seconds: what has ended is kept, so repeat the "
+            "same command to go on, with fewer workers if the memory was too small"
         ) from error
     except (CancelledError, FutureCancelled, FutureCancelledError, CommClosedError) as error:
         raise PateError(

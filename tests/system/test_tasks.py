@@ -80,6 +80,34 @@ def test_the_item_of_a_killed_worker_runs_again(workers, tmp_path):
     assert dict(workers.each(killed_once, [tmp_path / "a", tmp_path / "b"])) == {0: "a", 1: "b"}
 
 
+def test_workers_that_end_together_start_anew_however_long_it_takes(tmp_path, monkeypatch):
+    import dask.config
+
+    monkeypatch.setattr(clusters, "_PATIENCE", 60)
+    with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "10ms"}),  # a start takes longer
+        clusters.local(2) as client,
+    ):
+        found = dict(tasks.Workers(client).each(killed_once, [tmp_path / "a", tmp_path / "b"]))
+        assert found == {0: "a", 1: "b"} and len(client.cluster.workers) == 2
+
+
+def test_items_that_find_no_worker_do_not_wait_for_ever(monkeypatch):
+    monkeypatch.setattr(clusters, "_PATIENCE", 1)
+    with clusters.local(1) as client:
+        client.cluster.sync(client.cluster.workers[0].close)
+        with pytest.raises(
+            PateError, match="has been no worker for 1 seconds: what has ended is kept, so re"
+        ):
+            list(tasks.Workers(client).each(squared_slowly, [1, 2]))
+
+
+def test_workers_that_end_while_they_start_are_an_error(monkeypatch):
+    monkeypatch.setattr(clusters, "_environment", lambda *_: {"A": "\0"})  # which no process can have
+    with pytest.raises(PateError, match=r"--workers 1: .* ended while it started .*; use"), clusters.local(1):
+        pass
+
+
 @pytest.mark.long
 def test_workers_that_are_killed_at_random_moments_lose_nothing():
     """Twenty real signals: every item is there once, and right."""
@@ -99,15 +127,17 @@ def test_workers_that_are_killed_at_random_moments_lose_nothing():
 
     before = set(processes())
     with clusters.local(2) as client:
-        killer = threading.Thread(target=kill)
+        killer = threading.Thread(target=kill, daemon=True)
         killer.start()
-        for _ in range(40):
-            found = list(tasks.Workers(client).each(squared_slowly, range(12)))
-            assert sorted(found) == [(number, number**2) for number in range(12)]
-            if len(killed) == 20:
-                break
-        ended.set()
-        killer.join()
+        try:
+            for _ in range(40):
+                found = list(tasks.Workers(client).each(squared_slowly, range(12)))
+                assert sorted(found) == [(number, number**2) for number in range(12)]
+                if len(killed) == 20:
+                    break
+        finally:
+            ended.set()
+            killer.join(60)
     assert len(killed) == 20
 
 
