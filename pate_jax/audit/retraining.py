@@ -191,7 +191,7 @@ def _recounted(run: RunDirectory, crowd: Crowd) -> Iterator[Finding]:
     table, which = release.load_table(run, crowd.step), named(crowd.step)
     random = np.random.default_rng(secrets.randbits(64))
     again, voters, sample, beyond = np.zeros_like(table), 0, 0, []
-    for people in [crowd.people] if crowd.dataset.scan is None else scans.voters(crowd.dataset):
+    for people in [crowd.people] if crowd.dataset.scan is None else scans.voters(crowd):
         of = np.arange(len(people.labels)) if people.users is None else people.users
         half, names = random.random(int(of.max(initial=0)) + 1) < 0.5, np.unique(of)
         again += sum(release.counted(crowd, people.take(half[of] == side)) for side in (True, False))

@@ -106,15 +106,15 @@ class Scanned(Protocol):
 
     @property
     def shared(self) -> Part:
-        """The records whose input or id a public part has too."""
+        """The records whose input, id or user a public part has too."""
 
     @property
     def sample(self) -> np.ndarray:
         """The inputs of some records."""
 
     @property
-    def ids_count_up(self) -> bool:
-        """Whether the ids are row numbers in the order of the files."""
+    def count_up(self) -> Set[str]:
+        """Of `ids` and `users`, which are row numbers in the order of the files."""
 
     def check(self) -> None:
         """Refuse files that were changed since the data set was opened."""
@@ -123,7 +123,7 @@ class Scanned(Protocol):
         """The inputs of all records, batch by batch."""
 
     def names(self, least: int, but: Set[str]) -> Set[str]:
-        """The ids of at least so many letters, without some."""
+        """The ids and users of at least so many letters, without some."""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,9 @@ from pate_jax.system import progress
 def people(dataset: Dataset, by: str) -> int:
     """How many records, or users, the guarantee covers one of."""
     users = dataset.private.users
-    return len(dataset.private.ids) if users is None or by != "user" else len(np.unique(users))
+    if users is None or by != "user":
+        return len(dataset.private.ids)
+    return len(np.unique(users)) if dataset.scan is None else int(dataset.scan.people.number)
 
 
 def warn_of_delta(delta: float, records: int, by: str = "record") -> None:

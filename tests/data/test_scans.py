@@ -10,6 +10,7 @@ from pyarrow import parquet
 
 from pate_jax.data import from_files, overlap, relation, survey, table_files
 from pate_jax.errors import PateError, SharedInputs
+from pate_jax.runs import budget
 
 COLUMNS = {"label_column": "sick", "id_column": "pid"}
 PRIVATE, PUBLIC = files.drawn(200, 1), files.drawn(60, 2, first=500)
@@ -77,6 +78,54 @@ def test_every_type_becomes_the_number_of_its_text(tmp_path, kind, values):
     many = read(tmp_path / "many", public, equal_rows_are_coincidences=True)
     found = all_of(many)[0]
     assert found.tobytes() == one.private.inputs.tobytes()
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_users_are_read_as_in_one_file(tmp_path, public, suffix):
+    for name in ("U{}", None, "00{}"):
+        private = files.of_users(PRIVATE, 60, name)
+        one = read(files.write(tmp_path / f"one-{name}{suffix}", private), public, user_column="who")
+        many = read(files.cut(tmp_path / f"many-{name}", private, "abc", suffix), public, user_column="who")
+        scan = many.scan.scan
+        each = [batch.users.each for path in scan.files for batch in scan.batches(path)]
+        assert np.concatenate(each).tolist() == one.private.users.tolist()
+        assert many.scan.people.number == len(np.unique(one.private.users)) == budget.people(many, "user")
+        assert relation.of(many, "user") == relation.of(one, "user") == "user"
+
+
+@pytest.mark.parametrize(("first", "name"), [(0, "{}"), (1, "ward-{:04d}"), (1, "200{}"), (2, "{}")])
+def test_users_that_count_up_are_row_numbers_as_in_one_file(tmp_path, public, first, name):
+    private = {
+        **PRIVATE,
+        "who": [name.format(first + max(0, row // 2 - 5 * (row % 7 == 6))) for row in range(200)],
+    }
+    one = read(files.write(tmp_path / "one.parquet", private), public, user_column="who")
+    many = read(files.cut(tmp_path / "many", private, "abc"), public, user_column="who")
+    assert relation.renumbers(many, "user") == relation.renumbers(one, "user") == (first < 2)
+    if first < 2:
+        with pytest.raises(PateError, match="--by user needs users that belong"):
+            relation.of(many, "user")
+
+
+def test_users_of_both_parts_and_users_without_a_name_are_refused(tmp_path):
+    private, pool = files.of_users(PRIVATE, 60), files.of_users(files.drawn(60, 2, first=500), 9, "V{}")
+    pool["who"][7] = " u0044"
+    public = files.write(
+        tmp_path / "pool" / "p.parquet", {name: pool[name] for name in (*files.NAMES, "who")}
+    )
+    one, said = files.write(tmp_path / "one.parquet", private), []
+    for where in (one, files.cut(tmp_path / "many", private, "abc")):
+        with pytest.raises(SharedInputs, match="1 of 60 records have the users of private records") as found:
+            read(where, public, user_column="who")
+        said.append(str(found.value))
+    assert said[0] == said[1]
+    private["who"][150] = None
+    refused(
+        r"b\.parquet .* has no user in 1 records",
+        files.cut(tmp_path / "b", private, "abc"),
+        public,
+        user_column="who",
+    )
 
 
 def test_whole_numbers_are_ids_as_in_one_file(tmp_path, public):
@@ -167,7 +216,7 @@ def test_files_that_do_not_go_together_are_refused(tmp_path, public):
     refused("has no column 'pidd'; did you mean 'pid'", folder, public, id_column="pidd")
     refused("stands for several files of one table, which only the private part", folder, folder)
     refused("stands for several files of one table, which only the private part", folder, public, test=folder)
-    refused("--user-column who names users", folder, public, user_column="who")
+    refused("has no column 'who'", folder, public, user_column="who")
 
 
 def test_an_empty_file_is_refused(tmp_path, public):

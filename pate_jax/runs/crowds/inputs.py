@@ -24,7 +24,7 @@ from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, Comparison, HeadCount, Voting
 from pate_jax.models.spaces import Kind, Learned, effort
-from pate_jax.runs import ledger, measured, plans
+from pate_jax.runs import budget, ledger, measured, plans
 from pate_jax.runs.crowds import public_side
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
@@ -130,9 +130,9 @@ class Crowd:
     @cached_property
     def number(self) -> int:
         """How many voters there are. It is private."""
-        if self.dataset.scan is not None:  # the ids of its records all differ
+        if self.dataset.scan is not None:
             self.dataset.scan.check()
-            return len(self.dataset.private.ids)
+            return budget.people(self.dataset, self.choice.by)  # the ids of its records all differ
         return len(np.unique(partition.units_of(self.dataset.private, self.choice.by)))
 
     @cached_property
