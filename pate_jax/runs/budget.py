@@ -20,6 +20,7 @@ from pate_jax.accounting.filter import NOTHING, Cost, Filter, budget_to_dict
 from pate_jax.accounting.inputs import CUSTOMARY_DELTA, delta_for
 from pate_jax.accounting.slack import sampler_slack
 from pate_jax.data import Dataset
+from pate_jax.data.partition import units_of
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.codec import to_dict
@@ -33,8 +34,7 @@ from pate_jax.system import progress
 
 def people(dataset: Dataset, by: str) -> int:
     """How many records, or users, the guarantee covers one of."""
-    users = dataset.private.users
-    return len(dataset.private.ids) if users is None or by != "user" else len(np.unique(users))
+    return len(np.unique(units_of(dataset.private, by))) if by == "user" else len(dataset.private.ids)
 
 
 def warn_of_delta(delta: float, records: int, by: str = "record") -> None:
