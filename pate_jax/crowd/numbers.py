@@ -1,9 +1,10 @@
 """A number by least squares, in steps: sums of vectors times what is left of each number, in whole numbers.
 
 A record's number is `a` steps of its public range. A line says `v W` of a record's vector `v`, and the record
-adds this vector times `r / width`, where `r = a - v W` is cut to at most `width`. Each noisy sum moves the
-line by what it fits of that: where the pool's second moment is not the records', the next step sees what is
-left. All is in whole numbers, so what a record adds is a function of that record and of public numbers.
+adds this vector times `r / width`, where `r = a - v W` is cut to at most `width`; a user adds the mean of all
+its records would. Each noisy sum moves the line by what it fits of that: where the pool's second moment is
+not the records', the next step sees what is left. All is in whole numbers, so what a voter adds is a function
+of its own records and of public numbers.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int, Num
 
-from pate_jax.crowd import shares
+from pate_jax.crowd import shares, slope
 from pate_jax.crowd.plan import Plan
 from pate_jax.crowd.vectors import Scaling, vectors
-from pate_jax.data.dataset import Part
+from pate_jax.crowd.voters import Voters
 from pate_jax.data.targets import GRID
-from pate_jax.models.spaces.space import BLOCK, Space
+from pate_jax.models.spaces.space import Space
 
 FINE = 1 << 16  # weights are whole numbers of 1 / FINE steps for each unit of a vector
 HALF = 5000  # what a record's vector is multiplied by is a whole number of 1 / HALF, from -1 to 1
@@ -80,14 +81,16 @@ def ridge(
     return np.append(weights, mean - middle @ weights), missed(penalty)
 
 
-def numbers(space: Space, scaling: Scaling, line: Line, private: Part) -> Int[np.ndarray, "1 entries"]:
-    """The exact sums of all records; private."""
-    labels = np.asarray(private.labels, np.int64)
+def numbers(space: Space, scaling: Scaling, line: Line, people: Voters) -> Int[np.ndarray, "1 entries"]:
+    """The exact sums of all voters, whose labels are steps of the range; private."""
+    own = np.arange(len(people.labels)) if people.users is None else people.users
+    order = np.argsort(own, kind="stable")
     total = np.zeros(len(scaling.weights) + (scaling.constant > 0), np.int64)
-    for start in range(0, len(labels), BLOCK):
-        rows = slice(start, start + BLOCK)
-        seen = vectors(scaling, space.coordinates(np.asarray(private.inputs[rows])))
-        total += weighed(seen, residuals(line, seen, labels[rows])).sum(0)
+    for some in slope.blocks(own[order], len(order)):
+        rows = order[some]
+        seen = vectors(scaling, space.coordinates(np.asarray(people.inputs[rows])))
+        times = residuals(line, seen, people.labels[rows].astype(np.int64))
+        total += weighed(seen, times, own[rows], scaling.length).sum(0)
     return total[None]
 
 
@@ -104,17 +107,31 @@ def residuals(
     return np.asarray((2 * HALF * left + line.width) // (2 * line.width))
 
 
-def weighed(seen: Int[np.ndarray, "n entries"], times: Int[np.ndarray, " n"]) -> Int[np.ndarray, "n entries"]:
-    """Vectors times 1 / HALF of whole numbers from -HALF to HALF, each entry rounded to the nearest.
+def weighed(
+    seen: Int[np.ndarray, "n entries"],
+    times: Int[np.ndarray, " n"],
+    own: Int[np.ndarray, " n"],
+    length: int,
+) -> Int[np.ndarray, "voter entries"]:
+    """What each voter adds: the mean of its vectors times 1 / HALF of whole numbers from -HALF to HALF.
 
-    An entry is a whole number k, and at most 1 times it is rounded to at most k. So no row is longer than its
-    vector, whatever it is multiplied by.
+    A voter's rows come one after another, under its number in `own`. Vectors are no longer than `length`, so
+    their mean is not. Each entry is rounded to the nearest whole number, or towards zero where the nearest
+    ones would be longer than that.
 
-    >>> weighed(np.array([[30, -40], [30, -40], [3, 4]]), np.array([-5000, 2500, 0])).tolist()
+    >>> rows = np.array([[30, -40], [30, -40], [3, 4]])
+    >>> weighed(rows, np.array([-5000, 2500, 0]), np.array([0, 1, 2]), length=50).tolist()
     [[-30, 40], [15, -20], [0, 0]]
+    >>> weighed(rows, np.array([-5000, 2500, 0]), np.array([0, 0, 2]), length=50).tolist()
+    [[-8, 10], [0, 0]]
     """
+    starts = np.flatnonzero(np.diff(own, prepend=own[:1] - 1))
     products = seen.astype(np.int64) * np.clip(np.asarray(times, np.int64), -HALF, HALF)[:, None]
-    return np.asarray(np.sign(products) * ((2 * np.abs(products) + HALF) // (2 * HALF)))
+    totals = np.add.reduceat(products, starts, axis=0)
+    whole = HALF * np.diff(np.append(starts, len(own)))[:, None]
+    nearest = np.sign(totals) * ((2 * np.abs(totals) + whole) // (2 * whole))
+    fits = (nearest**2).sum(1, keepdims=True) <= length**2
+    return np.asarray(np.where(fits, nearest, np.sign(totals) * (np.abs(totals) // whole)))
 
 
 def moved(

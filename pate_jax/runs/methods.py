@@ -235,12 +235,13 @@ def _begin(
     cut = PartitionChoice(by=promise.by, seed=seed)
     inputs = Inputs(run, choice, cut, TeacherConfig(), opened=dataset)
     method, records = _class(name)(inputs, promise), same_records(run, inputs.dataset)
+    people = budget.people(method.dataset, promise.by)
     run.secret.draw(seed)
     run.record.agree(METHOD, {"name": name, "promise": to_dict(promise)})  # first: by it a run is recognised
     record(run, method.dataset, choice)
     run.record.agree(RECORDS, records)
     run.record.agree("relation", {"relation": promise.by})
-    budget.warn_of_delta(promise.delta, budget.people(method.dataset, promise.by), promise.by)
+    budget.warn_of_delta(promise.delta, people, promise.by)
     return method
 
 

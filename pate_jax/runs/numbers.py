@@ -13,7 +13,9 @@ from pate_jax.accounting.exact import counts
 from pate_jax.crowd import plan, vectors
 from pate_jax.crowd.numbers import FINE, Line, moved, numbers, started
 from pate_jax.crowd.plan import Plan
+from pate_jax.crowd.voters import voters
 from pate_jax.data import Part
+from pate_jax.data.partition import units_of
 from pate_jax.data.targets import GRID
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import CrowdRelease, HeadCount
@@ -35,12 +37,13 @@ TAUGHT, UNTAUGHT = 2, 3  # steps, where public numbers have taught the first lin
 class Numbers(OwnMethod):
     """Every record adds its vector times what is left of its number, in a few steps, and a line follows."""
 
-    name = NAME
+    name, covers = NAME, ("record", "user")
     words = (
         "Every input was turned into a bounded vector, by a rule that public inputs alone had taught. In a "
-        "few steps every record added its vector times what the prediction so far left of its number, "
-        "cut to a public width. Random noise was added to every entry of the sum, which then moved the "
-        "prediction. The first one was learned from public numbers; where there were none, it was the middle "
+        "few steps every record (or user, by the mean of its records) added its vector times what the "
+        "prediction so far left of its number, cut to a public width. Random noise was added to every entry "
+        "of the sum, which then moved the prediction. The first one was learned from public numbers; where "
+        "there were none, it was the middle "
         "of the range."
     )
 
@@ -75,11 +78,12 @@ class Numbers(OwnMethod):
         return self._plan(released).release if len(released) <= self._steps else None
 
     def count(self, private: Part, event: CrowdRelease, released: Sequence[CrowdLine]) -> np.ndarray:
-        """How many records there are, or the sum of their vectors times what is left of their numbers."""
+        """How many voters there are, or the sum of their vectors times what is left of their numbers."""
         if isinstance(event, HeadCount):
-            return np.array([[len(private.ids)]])
+            return np.array([[len(np.unique(units_of(private, self.promise.by)))]])
         made = self._plan(released)
-        return numbers(made.space, made.scaling, self._line(made, released), private)
+        people = voters(private, GRID + 1, by=self.promise.by)
+        return numbers(made.space, made.scaling, self._line(made, released), people)
 
     def lesson(self, public: PublicInputs, released: Sequence[CrowdLine]) -> Student:
         """The prediction after all steps."""
@@ -117,7 +121,5 @@ def _check(config: RunConfig) -> None:
         raise PateError(f"{said}, which is learned in one step from columns: leave out --steps and --space")
     if not isinstance(config.student, Auto | Linear):
         raise PateError(f"{said}, and its student is linear: leave out --student.method")
-    if config.partition.by != "record":
-        raise PateError(f"{said}, whose guarantee covers one record: --by user is not there yet")
     if data.classes is not None or data.positive is not None:
         raise PateError(f"{said}, and has no classes: leave out --classes and --positive")

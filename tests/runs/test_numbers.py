@@ -7,6 +7,8 @@ import math
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
+from fractions import Fraction
 
 import commands
 import numpy as np
@@ -89,7 +91,7 @@ def test_no_record_is_longer_than_its_vector_may_be():
         HALF,
         3 * HALF,
     ):
-        found = weighed(grid, np.full(len(grid), times))
+        found = weighed(grid, np.full(len(grid), times), np.arange(len(grid)), length)
         assert (np.abs(found - grid * np.clip(times, -HALF, HALF) / HALF) <= 0.5).all()
         cast.append(found)
     tables = np.unique(np.concatenate(cast), axis=0)
@@ -107,15 +109,71 @@ def test_numbers_at_the_ends_of_the_range_are_the_sums_of_two_classes():
     made = scaling(space, space.coordinates(inputs[:80]), length=100, power=0.5, constant=0.25)
     line = started(made, np.zeros((1, 5), int), None)
     of_two = sums(space, made, voters(part, 2), ClassSums(2, 5, 100, 10.0))
-    ends = part._replace(labels=labels * GRID)
+    ends = voters(part._replace(labels=labels * GRID), GRID + 1)
     assert numbers(space, made, line, ends).tolist() == of_two.tolist()
-    halves = [numbers(space, made, line, ends.take(slice(*some))) for some in ((0, 131), (131, 300))]
+    halves = [numbers(space, made, line, ends.take(np.arange(*some))) for some in ((0, 131), (131, 300))]
     assert sum(halves).tolist() == of_two.tolist()  # so no record's part depends on the others
 
 
-def test_what_is_left_of_a_number_is_that_of_exact_fractions():
-    from fractions import Fraction
+def test_no_user_is_longer_than_one_vector_and_adds_the_mean_of_its_records():
+    """Fractions: whatever records a user has, in any order among those of others."""
+    random, length = np.random.default_rng(6), 9
+    kinds, near = np.array([[1, 4, 8, 0], [9, 0, 0, 0], [2, 2, 3, 8], [3, -4, 1, 0]]), []
+    for _ in range(2000):
+        count = int(random.integers(1, 5))
+        seen = random.permuted(kinds[random.integers(0, 4, count)], axis=1)
+        times = random.choice([-2 * HALF, -77, HALF, HALF, HALF, 3 * HALF], count)
+        every, own = np.append(seen, [[1, 2, 3, 4]], 0), np.append([0] * count, 1)
+        found = weighed(every, np.append(times, 5), own, length)
+        cut = np.clip(times, -HALF, HALF).tolist()
+        sums = [sum(v * c for v, c in zip(column, cut, strict=True)) for column in seen.T.tolist()]
+        exact = [Fraction(one, HALF * count) for one in sums]
+        off = [abs(Fraction(int(one)) - mean) for one, mean in zip(found[0], exact, strict=True)]
+        near.append(max(off) <= Fraction(1, 2))
+        assert (found[0] ** 2).sum() <= length**2 and max(off) < 1 and found[1].tolist() == [0, 0, 0, 0]
+    assert 0.9 < np.mean(near) < 1  # the nearest, but where that would be longer
 
+
+def test_all_records_of_a_user_move_the_sums_by_what_is_charged_and_their_order_by_nothing():
+    random = np.random.default_rng(7)
+    inputs, users = random.normal(size=(9000, 3)).astype(np.float32), random.integers(0, 40, 9000)
+    labels, ids = random.integers(0, GRID + 1, 9000).astype(np.int32), np.arange(9000).astype(str)
+    part = Part(inputs, labels, ids, users)
+    space = spaces.learn("identity", inputs[:80])
+    made = scaling(space, space.coordinates(inputs[:80]), length=60, power=0.5, constant=0.25)
+    line, release = started(made, np.zeros((1, 4), int), None), ClassSums(2, 4, 60, 10.0)
+
+    def found(one):
+        return numbers(space, made, line, voters(one, GRID + 1, by="user"))
+
+    every = found(part)
+    assert found(part.take(random.permutation(9000))).tolist() == every.tolist()
+    each = [found(part.take(users == user)) for user in range(40)]
+    assert sum(each).tolist() == every.tolist()
+    other = part.take(users == 3)._replace(inputs=np.full((int((users == 3).sum()), 3), 90, np.float32))
+    moved = ((found(other) - each[3]) ** 2).sum()
+    assert 0 < moved <= release.squared_shift("changed")
+    assert max((one**2).sum() for one in each) <= release.squared_shift("joined")
+
+
+def test_a_run_by_user_counts_users_and_is_checked(folder, tmp_path):
+    """Fifteen hundred records of 500 users, whose rows are three times what one of them says."""
+    for name in ("private", "public", "test"):
+        head, *rows = (folder / f"{name}.csv").read_text().splitlines()
+        whose = [f"{row},{name[1]}{place // 3}" for place, row in enumerate(rows)]
+        (tmp_path / f"{name}.csv").write_text("\n".join([f"{head},who", *whose]))
+    made = config(tmp_path, tmp_path / "run", cut={"by": "user"})
+    made = replace(made, data=replace(made.data, user_column="who"))
+    run, found = RunDirectory(tmp_path / "run"), pipeline.run(made)
+    lines = list(ledger.releases(run.ledger))
+    assert abs(int(methods.values(lines[0])[0, 0]) - 500) < 6 * lines[0].event.sigma
+    assert found["statement"]["relation"] == "user" and found["numbers"]["figures"][0]["r2"][0] > 0.3
+    checked = verify.of_run(run, deep=True)
+    assert checked.of("failed") == []
+    assert any("20 voters, each changed" in one for one in checked.of("passed"))
+
+
+def test_what_is_left_of_a_number_is_that_of_exact_fractions():
     random = np.random.default_rng(1)
     seen, steps = random.integers(-90, 90, (200, 3)), random.integers(-5000, 20000, 200)
     line = Line(random.integers(-40 * FINE, 40 * FINE, 3), 777)
@@ -278,7 +336,7 @@ def test_bad_numbers_and_settings_are_refused(folder, tmp_path):
     for changes, told in (
         ({"voters": "neighbours"}, "learned by sums"),
         ({"cut": {"teachers": 5}}, "leave out --teachers"),
-        ({"cut": {"by": "user"}}, "covers one record"),
+        ({"cut": {"by": "user"}}, "needs the user"),
     ):
         with pytest.raises(PateError, match=told):
             pipeline.run(config(folder, tmp_path / "no", **changes))
