@@ -15,8 +15,8 @@ from typing import Any, cast
 import numpy as np
 
 from pate_jax.data import encoders, folders, texts
-from pate_jax.data.encoders import graphs
-from pate_jax.errors import PateError
+from pate_jax.data.encoders import encoder
+from pate_jax.errors import PateError, translated
 from pate_jax.student.serving import Student, find
 from pate_jax.system import onnx, storage
 from pate_jax.system.onnx import Value, Writer
@@ -60,9 +60,10 @@ def export(
     return f"{out}: {told}, and {alike:.2%} of the labels are the same"
 
 
+@translated(encoder.InputError)
 def answers(content: bytes, inputs: np.ndarray) -> np.ndarray:
     """What the file says of inputs: probabilities [input, class]."""
-    session = graphs.session(content, "that was exported")
+    session = encoder.session(content, "the exported student")
     kind = np.uint8 if session.get_inputs()[0].type == "tensor(uint8)" else np.float32
     blocks = (inputs[start : start + _BLOCK].astype(kind) for start in range(0, len(inputs), _BLOCK))
     return np.concatenate([session.run([OUTPUT], {INPUT: block})[0] for block in blocks])

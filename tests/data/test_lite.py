@@ -1,15 +1,22 @@
 import io
 import pickle
+import subprocess
 import sys
 import types
 
 import jax
 import numpy as np
 import pytest
+from PIL import Image
+from test_graphs import without_pate_jax
 
+from pate_jax import Student
 from pate_jax.data import encoders
 from pate_jax.data.encoders import lite
 from pate_jax.errors import PateError
+from pate_jax.runs import pipeline
+from pate_jax.runs.release import check
+from pate_jax.runs.settings import DataChoice, RunConfig
 
 pytest.importorskip("onnxruntime")
 STAGES = (  # blocks, size of the kernel, stride, and how much wider a block is inside
@@ -86,7 +93,7 @@ def by_convolutions(own, photo):
 
 @pytest.fixture(scope="module")
 def read(weights):
-    return lite.Lite("lite0", weights, 33, "no file")
+    return lite.Lite("lite0", weights, 33)
 
 
 @pytest.mark.long
@@ -102,6 +109,44 @@ def test_a_photo_has_one_vector_alone_in_any_batch_and_in_any_order(read):
     assert np.isfinite(found).all() and found.shape == (23, 1280) and found.any()
     assert read(photos[::-1]).tobytes() == found[::-1].tobytes()
     assert read(photos[7:8]).tobytes() == found[7:8].tobytes()
+
+
+@pytest.fixture
+def photos(read, tmp_path, monkeypatch):
+    """Folders of bright and dark photos, and the encoder with random weights in place of the package's."""
+    monkeypatch.setattr(lite, "load", lambda name, side=33: read)
+    encoders.named.cache_clear()
+    rng = np.random.default_rng(0)
+    for part, count in (("private", 300), ("public", 60), ("test", 30)):
+        for number in rng.permutation(10 * count)[:count]:
+            kind = rng.choice(["dark", "light"])
+            folder = tmp_path / part / (kind if part != "public" else "")
+            folder.mkdir(parents=True, exist_ok=True)
+            tone = rng.integers(0, 120, (36, 36, 3)) + 120 * (kind == "light")
+            Image.fromarray(tone.astype(np.uint8)).save(folder / f"{part}-{number}.png")
+    yield {part: tmp_path / part for part in ("private", "public", "test")}
+    encoders.named.cache_clear()
+
+
+@pytest.mark.filterwarnings("ignore:public labels")
+def test_a_release_holds_the_net_of_photos_and_answers_about_photos_by_itself(photos, tmp_path):
+    run = tmp_path / "run"
+    data = DataChoice(**photos, encoder="lite0", equal_rows_are_coincidences=True)
+    pipeline.run(RunConfig(data, out=run, voters="sums", epsilon=8.0, register="none"))
+    home = run / "release/student"
+    card = (home / "MODEL_CARD.md").read_text()
+    assert "predict.py PHOTOS --out" in card and "NumPy, pillow and onnxruntime only" in card
+    wanted = Student.load(run).predict_proba(photos["test"])
+    assert np.ptp(wanted, axis=0).max() > 0.02
+    without_pate_jax(run, photos["test"], tmp_path, wanted)
+    assert not check.audit(run / "release")
+
+    held = home / "encoder.onnx"
+    held.write_bytes(held.read_bytes()[:-1] + b"x")  # another encoder, or something hidden in it
+    assert "has another digest" in "".join(check.audit(run / "release"))
+    command = [sys.executable, str(home / "predict.py"), str(photos["test"])]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2 and "use the one that was learned with" in done.stderr
 
 
 class _Rebuilt:

@@ -8,7 +8,7 @@ import pytest
 import tiny_words
 
 from pate_jax.data import encoders, texts
-from pate_jax.data.encoders import bert
+from pate_jax.data.encoders import encoder, tokens
 from pate_jax.errors import PateError
 
 WIDTH, INNER, LAYERS = 24, 40, 2  # twelve heads of two numbers
@@ -92,14 +92,18 @@ def test_a_text_has_the_vector_of_the_net_alone_and_in_any_batch(package):
     assert found.tobytes() == np.concatenate([read([text]) for text in some]).tobytes()
     assert not read(["  "]).any()
     assert (read(["abc " * 999]) == read(["abc " * 256])).all()
+    alone = encoder.vectors(read.known.to_dict(), [*some, " "])  # as a release's own program reads texts
+    assert alone[:-1].tobytes() == found.tobytes() and not alone[-1].any()
+    with pytest.raises(encoder.InputError, match="use the one that was learned with"):
+        encoder.vectors(read.known._replace(digest="0" * 67).to_dict(), some)
 
 
 def test_what_was_encoded_is_kept_by_its_content_for_its_owner_alone(package, tmp_path, monkeypatch):
     some, keep = tiny_words.texts(4, 250), tmp_path / "private"
     known, calls = encoders.named("minilm").known, []
-    real = bert.MiniLM.__call__
+    real = tokens.MiniLM.__call__
     monkeypatch.setattr(
-        bert.MiniLM, "__call__", lambda self, block: calls.append(len(block)) or real(self, block)
+        tokens.MiniLM, "__call__", lambda self, block: calls.append(len(block)) or real(self, block)
     )
     first = texts.encode("note", some, known, keep)
     again = texts.encode("note", some, known, keep)
@@ -115,7 +119,7 @@ def test_what_was_encoded_is_kept_by_its_content_for_its_owner_alone(package, tm
 def test_a_package_that_is_missing_or_damaged_says_how_to_get_it(package, tmp_path, monkeypatch):
     (tmp_path / "all_minilm_l6_v2/model.zip").write_bytes(b"no zip")
     with pytest.raises(PateError, match="is damaged"):
-        bert.load()
+        tokens.minilm()
     tiny_words.gone(monkeypatch)
     with pytest.raises(PateError, match="'minilm' is not installed: `pip install"):
         encoders.named("minilm")

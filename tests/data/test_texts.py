@@ -11,7 +11,7 @@ from pate_jax import Student
 from pate_jax.audit import verify
 from pate_jax.cli.split import run_line
 from pate_jax.data import columns, encoders, from_files, inspection, public_parts, texts
-from pate_jax.data.encoders import words
+from pate_jax.data.encoders import encoder, tokens
 from pate_jax.data.tables import Table
 from pate_jax.errors import PateError
 from pate_jax.models import spaces
@@ -66,9 +66,9 @@ def opened(files, **more):
 
 def exact(text):
     """The mean of a text's embeddings in fractions, rounded once."""
-    from safetensors.numpy import load_file
+    from safetensors.numpy import load
 
-    embeddings = load_file(words.folder() / "weights/l2_supercat_256.safetensors")["embedding.weight"]
+    embeddings = load(encoder.files_of("words")[0])["embedding.weight"]
     ids = {word: place for place, word in enumerate(["?", *tiny_words.VOCABULARY])}
     rows = [ids.get(word, 0) for word in text.split()]
     sums = [sum(Fraction(float(embeddings[row, place])) for row in rows) for place in range(tiny_words.WIDTH)]
@@ -88,7 +88,7 @@ def test_empty_enormous_and_broken_texts_are_read():
     read = encoders.named("words")
     assert not read([""]).any() and not read([" \n"]).any()
     long = "abc " * 100_000
-    assert (read([long]) == read([long[: words.MOST]])).all() and (read([long]) == read(["abc"])).all()
+    assert (read([long]) == read([long[: encoder.MOST]])).all() and (read([long]) == read(["abc"])).all()
     assert np.isfinite(read(["\ud83d abc", "\x00 abc"])).all()
 
 
@@ -165,9 +165,9 @@ def test_arrays_and_data_sets_by_name_have_no_columns_of_text(tmp_path):
 def test_an_encoder_that_is_missing_says_how_to_get_it_and_damaged_files_are_refused(package, monkeypatch):
     (package / "weights/l2_supercat_256.safetensors").write_bytes(b"x" * 40)
     with pytest.raises(PateError, match="files of the encoder 'words' are damaged"):
-        words.load()
+        tokens.words()
     tiny_words.gone(monkeypatch)
-    with pytest.raises(PateError, match=r"'words' is not installed: `pip install pate-jax\[text\]`"):
+    with pytest.raises(PateError, match=r"'words' is not installed: `pip install wordllama`"):
         encoders.named("words")
 
 

@@ -60,6 +60,8 @@ _HOLDS = {
     "statement.json": "figures that read nothing from the private data, and what was asked for",
     "MODEL_CARD.md": "the same in words, with figures of public data",
     "predict.py": "a program of this package, the same for everybody",
+    "encoder.py": "a program of this package, the same for everybody",
+    "encoder.onnx": "the encoder of photos, the same for everybody",
     "report.html": "the statement, public inputs with their answers, and figures of public data",
 }
 

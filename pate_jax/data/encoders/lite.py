@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, UInt8
 
-from pate_jax.data.encoders import graphs
+from pate_jax.data.encoders import encoder, graphs
 from pate_jax.data.encoders.torch_file import tensors
-from pate_jax.data.encoders.words import digest
-from pate_jax.errors import PateError, within
+from pate_jax.errors import PateError, translated, within
 from pate_jax.system.onnx import Value, Writer, model
 from pate_jax.system.storage import read_bytes
 
@@ -38,18 +37,22 @@ Stage = tuple[int, int]
 class Lite:
     """Vectors of photos."""
 
-    def __init__(self, name: str, weights: Weights, side: int, file: str) -> None:
+    @translated(encoder.InputError)
+    def __init__(self, name: str, weights: Weights, side: int) -> None:
         from pate_jax.data.encoders import Known
 
         self.side, self._stages = side, tuple(zip(_DEPTHS[name], _STRIDES, strict=True))
         self._weights = _folded(weights, sum(_DEPTHS[name]))
-        self.known = Known(f"{name}-{side}", file, self._weights["head"][0].shape[1])
-        graph = Writer()
+        graph, width = Writer(), self._weights["head"][0].shape[1]
         graph.named("vector", self.operations(graph, "pixels"))
         takes = Value("pixels", "uint8", ["n", side, side, 3])
-        gives = Value("vector", "float32", ["n", self.known.width])
-        self._session = graphs.session(model(graph.nodes, [takes], [gives], graph.tensors), name, _GET)
+        gives = Value("vector", "float32", ["n", width])
+        self.content = model(graph.nodes, [takes], [gives], graph.tensors)  # of an ONNX file
+        self.known = Known(f"{name}-{side}", encoder.digest(self.content), width)
+        self._recipe = encoder.recipe_of(encoder.photos_recipe(self.known.name))
+        self._session = encoder.session(self.content, name)
 
+    @translated(encoder.InputError)
     def __call__(self, records: UInt8[np.ndarray, "record side side 3"]) -> Float[np.ndarray, "record width"]:
         """One row of float32 for each photo."""
         found = np.zeros((len(records), self.known.width), np.float32)
@@ -62,8 +65,7 @@ class Lite:
         return _operations(self._weights, self._stages, self.side, graph, pixels)
 
     def _vector(self, photo: np.ndarray) -> np.ndarray:
-        (found,) = self._session.run(["vector"], {"pixels": photo[None]})
-        return np.asarray(found[0])
+        return encoder.of_graph(self._session, self._recipe, None, photo)
 
 
 def load(name: str, side: int = SIDE) -> Lite:
@@ -77,7 +79,7 @@ def load(name: str, side: int = SIDE) -> Lite:
         raise PateError(f"the encoder {name!r} is not installed: {_GET}")
     content = read_bytes(place)
     try:
-        return Lite(name, tensors(content), side, digest(content))
+        return Lite(name, tensors(content), side)
     except KeyError as error:
         raise PateError(f"{place} lacks the weights {error}: {_GET}") from error
 

@@ -12,7 +12,6 @@ import re
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +23,7 @@ from pate_jax.accounting.statement import NOT_PRIVATE
 from pate_jax.data import Preprocessing, duplicates
 from pate_jax.data.trial_mark import SENTENCE
 from pate_jax.errors import PateError
-from pate_jax.runs.release import traces
+from pate_jax.runs.release import traces, write
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
 from pate_jax.runs.report import attacks
 from pate_jax.student import Student
@@ -39,7 +38,8 @@ FILES = frozenset(
         "student/student.json",
         "student/MODEL_CARD.md",
         "student/statement.json",
-        "student/predict.py",
+        *write.programs(),
+        write.ENCODER,
     }
 )
 _STATEMENT = frozenset(
@@ -61,6 +61,7 @@ _STATEMENT = frozenset(
         ),
     }
 )
+_BINARY = (".npz", ".onnx")
 _LABELS = "labels.json"  # of several labels: which folder is whose student
 FIELDS = {
     "statement.json": _STATEMENT,
@@ -85,7 +86,7 @@ _PATTERNS = {
     "an embedded file": re.compile(r"data:(?!,)[\w/+.-]*[;,]"),
 }
 _ALARM = NOT_PRIVATE.partition(":")[0]
-_PREDICTOR, _PARAMETERS, _PAGE = "student/predict.py", "student/parameters.npz", "report.html"
+_PARAMETERS, _PAGE = "student/parameters.npz", "report.html"
 _COLON = ":"  # between the name of a column and its value
 _LARGEST = 1 << 31  # the most bytes of one file
 _OF_A_LABEL = re.compile(r"^student/[^/]+/(student\.json|parameters\.npz)$")  # of several
@@ -127,13 +128,14 @@ def look(folder: Path, secrets: Secrets | None = None) -> Iterator[Finding]:
     yield from judged(_strangers(folder, files), "only files that belong to a release are there")
     plain = [path for path in files if not path.is_symlink()]
     known = [path for path in plain if _belongs(folder, path.relative_to(folder).as_posix())]
-    texts = {path.relative_to(folder).as_posix(): _text(path) for path in known if path.suffix != ".npz"}
-    texts = {name: text for name, text in texts.items() if name != _PREDICTOR or text != predictor()}
+    texts = {path.relative_to(folder).as_posix(): _text(path) for path in known if path.suffix not in _BINARY}
+    texts = {name: text for name, text in texts.items() if text != write.programs().get(name)}
     texts[_PAGE], shown = traces.parted(texts.get(_PAGE, ""))
     yield from judged(traces.faults(_PAGE, shown), "its pictures are few, small, and nothing but pixels")
     yield from judged(_words(texts), "no file speaks of votes, ledger, keys, seeds, digests or paths")
     yield from judged(_fields(texts), "JSON files have the agreed fields only, and no sensitive figure")
     if homes := _homes(folder):
+        yield from judged(write.strange_encoder(folder, homes), "it holds no encoder but the one it names")
         arrays = (fault for home in homes for fault in _arrays(home))
         yield from judged(
             arrays, "the arrays are the parameters of one student" + ", for each label" * (len(homes) > 1)
@@ -161,15 +163,6 @@ def _about(secrets: Secrets) -> str:
         f"none of {len(secrets.texts)} secret texts and {len(secrets.names):,} private names is in it, "
         "and no votes and no teacher are among its arrays"
     )
-
-
-def predictor() -> str:
-    """The text of predict.py, which runs a student with NumPy alone.
-
-    >>> "import jax" in predictor()
-    False
-    """
-    return resources.files("pate_jax.student.released").joinpath("predict.py").read_text(encoding="utf-8")
 
 
 def _strangers(folder: Path, files: list[Path]) -> Iterator[str]:
@@ -204,8 +197,8 @@ def _text(path: Path) -> str:
 
 
 def _words(texts: Mapping[str, str]) -> Iterator[str]:
-    if _PREDICTOR in texts:
-        yield f"{_PREDICTOR} is not the program that this version of pate_jax releases"
+    for name in texts.keys() & write.programs():
+        yield f"{name} is not the program that this version of pate_jax releases"
     for name, text in texts.items():
         yield from (f"{name} says {fault}" for fault in attacks.beyond(html.unescape(text)))
         yield from (f"{name} speaks of {word!r}" for word in _WORDS if word in text)

@@ -8,7 +8,6 @@ from typing import Any
 
 from pate_jax.runs import measured
 from pate_jax.runs.release import write as single
-from pate_jax.runs.release.check import predictor
 from pate_jax.runs.report import labels_page
 from pate_jax.student import Student
 from pate_jax.student.several import LABELS
@@ -32,8 +31,8 @@ def write(
     storage.write_json(home / LABELS, "labels", {"folders": dict(called)})
     storage.write_json(folder / "statement.json", "statement", statement)
     storage.write_json(home / "statement.json", "statement", statement)
-    storage.write_bytes(home / "predict.py", predictor().encode())
     first = Student.load(home / next(iter(students)))
+    single.write_programs(folder, first)
     storage.write_bytes(home / "MODEL_CARD.md", model_card(first, statement, facts).encode())
 
 
