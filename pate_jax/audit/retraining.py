@@ -85,7 +85,7 @@ def teachers(subject: Subject) -> Iterator[Finding]:
             opened.net,
             dataset.preprocessing,
             opened.seen.private.inputs,
-            np.asarray(dataset.private.labels),
+            np.asarray(opened.private.labels),
             _alone(shards, teacher),
             key=opened.teacher_key,
             config=config,

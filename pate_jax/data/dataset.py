@@ -225,9 +225,9 @@ def check_part(name: str, part: Part, classes: int | None) -> None:
             raise PateError(f"{name} has {len(values)} {column} for {rows} inputs; give one for each record")
     if part.labels is not None and classes is not None:
         _check_labels(name, part.labels, classes)
-    _check_blanks(name, "id", part.ids)
+    check_blanks(name, "id", part.ids)
     if part.users is not None:
-        _check_blanks(name, "user", part.users)
+        check_blanks(name, "user", part.users)
     _check_ids(name, part.ids)
 
 
@@ -281,7 +281,8 @@ def _check_labels(name: str, labels: np.ndarray, classes: int) -> None:
         )
 
 
-def _check_blanks(name: str, what: str, names: np.ndarray) -> None:
+def check_blanks(name: str, what: str, names: np.ndarray) -> None:
+    """Refuse records without an id, or without a user."""
     blank = np.flatnonzero(names == "")
     if len(blank):
         raise PateError(

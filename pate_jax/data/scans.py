@@ -144,6 +144,18 @@ class Batch:
         except PateError:
             return Units.of(ids.of_table(arrow.as_texts(content, [name], self.place), name, self.place))
 
+    @property
+    def letters(self) -> dict[str, int]:
+        """How many letters the longest id has, and the longest user."""
+        found, whole = {}, self.whole_ids
+        if whole is not None:
+            found["ids"] = max(len(str(whole.min())), len(str(whole.max())))
+        elif self.reading.id_column is not None:
+            found["ids"] = self.ids.dtype.itemsize // 4
+        if self.reading.user_column is not None:
+            found["users"] = self.users.names.dtype.itemsize // 4
+        return found
+
 
 class Units(NamedTuple):
     """The different users of some records, and which of them each record is of."""
@@ -194,9 +206,8 @@ class Beyond:
 
     def _refuse(self, *_: Any, **__: Any) -> Any:
         raise PateError(
-            f"{self._place} is read a batch at a time, and this needs all private records in memory: use "
-            "--voters sums, neighbours or auto by record in one process, or give one file that fits into "
-            "memory"
+            f"{self._place} is read a batch at a time, and this needs all private records in memory: give "
+            "one file that fits into memory, or do without"
         )
 
     __array__ = __getitem__ = __iter__ = __eq__ = __lt__ = __ge__ = __add__ = __getattr__ = _refuse  # type: ignore[assignment]

@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import secrets
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from jaxtyping import Int
 
+from pate_jax.data import partition
+from pate_jax.data.dataset import Part
+from pate_jax.data.partition import Shards
 from pate_jax.data.scans import Batch, Scan
 from pate_jax.errors import PateError
 from pate_jax.system import storage
@@ -104,6 +108,78 @@ class Shuffle:
         spools = [found[place] for place in range(len(jobs))]
         every = (tuple(spool.of(group) for spool in spools) for group in range(number))
         self.groups = [Group(pieces, spools[0].dtype) for pieces in every]
+
+
+@dataclass(frozen=True)
+class ByTeacher:
+    """How records are dealt to groups of whole teachers, as `partition.divide` deals them."""
+
+    teachers: int
+    key: bytes
+    by: str
+    width: int  # features of a record
+    letters: Mapping[str, int]  # of ids and users at most
+
+    @property
+    def dtype(self) -> np.dtype:
+        """A record: its teacher, its place in the shard, its names, its label and its features."""
+        names = [(role, f"<U{most}") for role, most in self.letters.items()]
+        ends = [("labels", "<i4"), ("inputs", "<f4", (self.width,))]
+        return np.dtype([("teacher", "<i4"), ("order", "<u8", (2,)), *names, *ends])
+
+    def __call__(self, batch: Batch, groups: int) -> Dealt:
+        """Some records, each with all others of its teacher."""
+        rows = np.empty(len(batch), self.dtype)
+        for role in ("labels", "inputs", "ids"):
+            rows[role] = getattr(batch, role)
+        if "users" in self.letters:
+            rows["users"] = batch.users.each
+        rows["order"] = partition.order_of(batch.ids, key=self.key)
+        if self.by == "user":
+            teacher = partition.teacher_of(batch.users.names, self.teachers, key=self.key)[batch.users.codes]
+        else:
+            teacher = partition.teacher_of(batch.ids, self.teachers, key=self.key)
+        rows["teacher"] = teacher
+        return Dealt(teacher.astype(np.int64) * groups // self.teachers, rows)
+
+
+def shards(
+    scan: Scan, records: int, deal: ByTeacher, folder: Path, engine: Engine = HERE
+) -> tuple[Part, Shards]:
+    """All records in the order of their shards, in mapped files, and the shards.
+
+    The files lose their names as soon as they are mapped, so they go with the last use of the records,
+    whatever happens.
+    """
+    shuffle, token = Shuffle(scan, records, deal, folder, engine), secrets.token_hex(8)
+    paths = {name: folder / f".shards-{token}-{name}.tmp" for name in ("inputs", "labels", *deal.letters)}
+    counts, written = np.zeros(deal.teachers, np.int64), 0
+    try:
+        for group in shuffle.groups:
+            rows = group.rows()
+            if not len(rows):
+                continue
+            rows = rows[np.lexsort((*rows["order"].T, rows["teacher"]))]
+            counts += np.bincount(rows["teacher"], minlength=deal.teachers)
+            for name, path in paths.items():
+                column = np.ascontiguousarray(rows[name])
+                storage.append_bytes(path, column.tobytes(), after=written * column[:1].nbytes)
+            written += len(rows)
+        mapped = {name: _mapped(path, deal.dtype[name], written) for name, path in paths.items()}
+    finally:
+        shuffle.remove()
+        _removed([*paths.values()])
+    starts, places = np.cumsum(counts) - counts, np.arange(max(1, int(counts.max())))
+    there = np.where(places < counts[:, None], starts[:, None] + places, 0)
+    part = Part(mapped["inputs"], mapped["labels"], mapped["ids"], mapped.get("users"))
+    return part, Shards(there.astype(np.int32), counts.astype(np.int32))
+
+
+def _mapped(path: Path, dtype: np.dtype, records: int) -> np.ndarray:
+    try:
+        return np.memmap(path, dtype.base, "r", shape=(records, *dtype.shape))
+    except OSError as error:
+        raise PateError(f"{path} could not be read ({error.strerror}): repeat the command") from error
 
 
 def _read(pieces: Pieces, dtype: np.dtype) -> list[np.ndarray]:

@@ -11,7 +11,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,13 +19,14 @@ import numpy as np
 from jaxtyping import Bool, Int, UInt64
 
 from pate_jax.data import duplicates, notes, overlap, relation, table_files, tables, trial_mark
-from pate_jax.data.dataset import Dataset, Part, numbered_ids
+from pate_jax.data.dataset import Dataset, Part, check_blanks, numbered_ids
 from pate_jax.data.raw import Raw, each_by_itself
 from pate_jax.data.scans import Batch, Beyond, Names, Reading, Scan
 from pate_jax.data.table_files import Stamp
 from pate_jax.data.tables import Table
 from pate_jax.errors import PateError
 from pate_jax.system.progress import track
+from pate_jax.system.tasks import HERE, Engine
 
 _MULTIPLIERS = np.random.default_rng(24).integers(1, 1 << 63, 4096, np.uint64) * np.uint64(2) + np.uint64(1)
 _SAMPLE = 20_000  # records that are compared with public ones for near copies
@@ -82,6 +83,7 @@ class Survey(NamedTuple):
     stamps: Mapping[Path, Stamp]
     hashes: tuple[Hashes, ...]  # of ids
     users: tuple[Hashes, ...]  # that differ, of each file
+    letters: Mapping[str, int]  # of the longest id and the longest user
     missing: Mapping[str, int]  # values of each column
     unseen: Mapping[str, int]  # values of each column that are in no known category
     shared: Part  # records whose input or id a public part has too
@@ -95,6 +97,7 @@ class Survey(NamedTuple):
             {**self.stamps, **other.stamps},
             self.hashes + other.hashes,
             self.users + other.users,
+            {role: max(most, other.letters[role]) for role, most in self.letters.items()},
             _added(self.missing, other.missing),
             _added(self.unseen, other.unseen),
             _joined(self.shared, other.shared),
@@ -125,9 +128,8 @@ def of_file(scan: Scan, path: Path, watch: Watch) -> Survey:
         first = batch.inputs[:some].copy()  # a view would hold the whole batch
         own = () if scan.reading.id_column is None else (_hashes_of_ids(batch),)
         of = () if scan.reading.user_column is None else (_hashes_of_users(batch),)
-        found.append(
-            Survey(len(batch), {}, {}, own, of, batch.encoded.missing, batch.encoded.unseen, shared, first)
-        )
+        notes_of = batch.encoded.missing, batch.encoded.unseen
+        found.append(Survey(len(batch), {}, {}, own, of, batch.letters, *notes_of, shared, first))
     if not found:
         raise PateError(f"{path} holds no records: remove it, or give at least one")
     own_digest = table_files.digest(path)
@@ -237,20 +239,27 @@ def columns_of(place: Path, names: Mapping[str, str | None]) -> Raw:
 
 
 def opened(
-    dataset: Dataset, place: Path, names: Mapping[str, str | None], numbered: bool, stable: bool
+    dataset: Dataset,
+    place: Path,
+    names: Mapping[str, str | None],
+    numbered: bool,
+    stable: bool,
+    engine: Engine = HERE,
 ) -> Dataset:
     """The data set with the private table that these files hold, every record of which was looked at."""
     roles = str(names["labels"]), names["ids"], names["users"]
     reading = Reading(dataset.columns, *roles, dataset.class_names, numbered)
-    found = of(Scan(table_files.found(place), reading, str(place)), overlap.parts(dataset), stable)
+    scan = Scan(table_files.found(place), reading, str(place))
+    found = of(scan, overlap.parts(dataset), stable, engine)
     return replace(dataset, private=found.part, scan=found, private_notes=found.notes)
 
 
-def of(scan: Scan, others: Mapping[str, Part], stable: bool) -> Surveyed:
+def of(scan: Scan, others: Mapping[str, Part], stable: bool, engine: Engine = HERE) -> Surveyed:
     """The survey of all files: an id that occurs twice is refused, wherever its records lie."""
-    watch = Watch(others, stable)
-    each = track(scan.files, "records of all files, checked", total=len(scan.files))
-    found = _sum([of_file(scan, path, watch) for path in each])
+    one = partial(of_file, scan, watch=Watch(others, stable))
+    each = track(engine.each(one, scan.files), "records of all files, checked", total=len(scan.files))
+    surveys = dict(each)
+    found = _sum([surveys[place] for place in range(len(scan.files))])
     table_files.warn_of_copies(found.digests)
     read = replace(scan, digests=found.digests, stamps=found.stamps)
     users = None if scan.reading.user_column is None else _people(found.users)
@@ -259,6 +268,13 @@ def of(scan: Scan, others: Mapping[str, Part], stable: bool) -> Surveyed:
     present = {name: found.records - count for name, count in found.missing.items()}
     notes.warn_of_strangers(found.unseen, present)
     return made
+
+
+def beside(dataset: Dataset, others: Mapping[str, Part]) -> Dataset:
+    """The data set, whose files are looked at again if it has some, for what they share with other parts."""
+    if not isinstance(dataset.scan, Surveyed):
+        return dataset
+    return replace(dataset, scan=of(dataset.scan.scan, others, dataset.ids_are == "stable"))
 
 
 def hashes_of(rows: np.ndarray) -> UInt64[np.ndarray, " row"]:
@@ -283,23 +299,14 @@ def _hashes_of_ids(batch: Batch) -> UInt64[np.ndarray, " record"]:
     if whole is not None:
         return whole.astype(np.int64).view(np.uint64) * _MULTIPLIERS[0]  # odd, so that all stay different
     names = batch.ids
-    _refuse_blank(names == "", "id", batch.place)
+    check_blanks(batch.place, "id", names)
     return _hashed_texts(names)
 
 
 def _hashes_of_users(batch: Batch) -> UInt64[np.ndarray, " user"]:
     found = batch.users
-    _refuse_blank((found.names == "")[found.codes], "user", batch.place)
+    check_blanks(batch.place, "user", found.each)
     return found.digests()[:, 0]
-
-
-def _refuse_blank(blank: Bool[np.ndarray, " record"], what: str, place: str) -> None:
-    rows = np.flatnonzero(blank)
-    if len(rows):
-        raise PateError(
-            f"{place} has no {what} in {len(rows)} records (first at row {rows[0]}), which would count "
-            f"as one {what}'s: fill in each, or remove these records"
-        )
 
 
 def _hashed_texts(names: np.ndarray) -> UInt64[np.ndarray, " record"]:

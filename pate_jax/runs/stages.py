@@ -34,6 +34,7 @@ from pate_jax.runs.report import run_pages
 from pate_jax.runs.settings import DataChoice, PartitionChoice, to_settings
 from pate_jax.student.settings import Selection, check_shown
 from pate_jax.system import devices, progress, storage
+from pate_jax.system.tasks import HERE, Engine
 
 _RECORDS = 240  # strokes drawn for each teacher
 
@@ -49,6 +50,7 @@ def begin(
     learner: student.StudentConfig | None = None,
     net: models.Model | None = None,
     opened: data.Dataset | None = None,  # what the choice names, where it is open already
+    engine: Engine = HERE,
 ) -> Inputs:
     """Open the data of a run, and record what it is made from.
 
@@ -61,7 +63,7 @@ def begin(
     choice = choice.drawn(_RECORDS * cut.number)
     with devices.failing_together():
         refuse_crowd(run.record.read(), run.root)
-        inputs = Inputs(run, choice, cut, config, opened=opened, known=net)
+        inputs = Inputs(run, choice, cut, config, opened=opened, known=net, engine=engine)
         whom = relation.of(inputs.dataset, cut.by)
         run_inputs.same_records(run, inputs.dataset)  # as those whose number was released, if one was
         if learner is not None:
@@ -90,7 +92,8 @@ def _check_learner(config: student.StudentConfig, dataset: data.Dataset) -> None
 def _check_fit(inputs: Inputs, asks: int, min_distance: float | None) -> None:
     """Refuse data that are not enough for what is asked, and a net that does not fit them."""
     dataset, cut = inputs.dataset, inputs.cut
-    partition.check_enough(partition.units_of(dataset.private, cut.by), cut.number)
+    partition.check_number(budget.people(dataset, cut.by), cut.number)
+    run_inputs.check_files(dataset)
     if asks:
         queries.different(dataset.public, asks, [], queries.spacing(inputs, min_distance))
     inputs.net  # noqa: B018  # built now: a net that cannot be built is refused before anything is recorded
@@ -104,7 +107,7 @@ def train(inputs: Inputs) -> dict[str, Any]:
     if relation.are_rows(dataset):
         progress.say(relation.ROW_NUMBERS)
     certificate = partition.certificate(
-        inputs.shards, dataset.private, key=inputs.partition_key, by=inputs.cut.by
+        inputs.shards, inputs.private, key=inputs.partition_key, by=inputs.cut.by
     )
     storage.write_json(run.certificate, "certificate", certificate)
     teachers = _teachers(inputs)
@@ -334,7 +337,7 @@ def _teachers(inputs: Inputs) -> ensemble.Teachers:
         inputs.net,
         inputs.dataset.preprocessing,
         inputs.seen.private.inputs,
-        np.asarray(inputs.dataset.private.labels),
+        np.asarray(inputs.private.labels),
         inputs.shards,
         key=inputs.teacher_key,
         config=inputs.teacher,

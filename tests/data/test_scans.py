@@ -10,7 +10,7 @@ from pyarrow import parquet
 
 from pate_jax.data import from_files, overlap, relation, survey, table_files
 from pate_jax.errors import PateError, SharedInputs
-from pate_jax.runs import budget
+from pate_jax.runs import budget, queries
 
 COLUMNS = {"label_column": "sick", "id_column": "pid"}
 PRIVATE, PUBLIC = files.drawn(200, 1), files.drawn(60, 2, first=500)
@@ -173,6 +173,28 @@ def test_public_rows_that_are_private_are_refused_with_the_same_words(tmp_path):
     assert said[0] == said[1]
 
 
+def test_further_public_inputs_are_compared_with_all_files(tmp_path, public):
+    said = []
+    for private in (
+        files.write(tmp_path / "one.parquet", PRIVATE),
+        files.cut(tmp_path / "many", PRIVATE, "abc"),
+    ):
+        dataset = read(private, public)
+        rows = dataset.public.inputs[:5].copy()
+        further = tmp_path / "further.npz"
+        np.savez(further, inputs=rows + 1)
+        assert len(queries.further(dataset, further).public.ids) == 5
+        rows[2] = read(tmp_path / "one.parquet", public).private.inputs[160]
+        np.savez(further, inputs=rows)
+        with pytest.raises(SharedInputs, match=r"1 of 5 inputs are private ones too \(rows 2") as found:
+            queries.further(dataset, further)
+        np.savez(further, inputs=rows + 1, ids=np.array(["a", "b", "c", "p1049", "d"]))
+        with pytest.raises(SharedInputs, match="1 of 5 records have the ids of private records"):
+            queries.further(dataset, further)
+        said.append(str(found.value))
+    assert said[0] == said[1]
+
+
 @pytest.mark.parametrize("numbers", [0, 3, 10**16])
 def test_people_of_both_parts_are_refused_with_the_same_words(tmp_path, numbers):
     own = {**PRIVATE, "pid": [numbers * (row + 700) for row in range(200)]} if numbers else PRIVATE
@@ -300,7 +322,7 @@ def test_what_needs_all_records_is_refused_with_a_remedy(tmp_path, public):
         lambda column: column.tolist(),
         lambda column: column + 1,
     ):
-        with pytest.raises(PateError, match=r"many is read a batch at a time.*--voters sums"):
+        with pytest.raises(PateError, match=r"many is read a batch at a time.*give one file"):
             use(dataset.private.inputs)
     with pytest.raises(PateError, match="read a batch at a time"):
         dataset.private.take([0])

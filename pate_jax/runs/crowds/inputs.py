@@ -33,6 +33,7 @@ from pate_jax.runs.settings import STROKES, CrowdChoice, DataChoice, PartitionCh
 from pate_jax.student import PublicInputs, Student
 from pate_jax.student import spaces as trained
 from pate_jax.system import headcount, progress
+from pate_jax.system.tasks import HERE, Engine
 
 KEY = 0  # of a net that learns from public inputs alone, so no secret
 LEAST = 3e-4  # mu, whose noise is still drawn
@@ -373,12 +374,15 @@ def opened(run: RunDirectory, *, tolerant: bool = False) -> Crowd:
     return made(run, settings.data, settings.crowd, tolerant=tolerant)
 
 
-def made(run: RunDirectory, data: DataChoice, choice: CrowdChoice, *, tolerant: bool = False) -> Crowd:
+def made(
+    run: RunDirectory, data: DataChoice, choice: CrowdChoice, *, tolerant: bool = False, engine: Engine = HERE
+) -> Crowd:
     """A crowd of chosen data; strokes are drawn as many as for teachers."""
     if data.target is not None:
         raise PateError(f"--target {data.target} is a number, which `pate run --voters sums` learns")
     cut = PartitionChoice(by=choice.by, seed=choice.seed)
-    return Crowd(Inputs(run, data.drawn(STROKES), cut, TeacherConfig(), tolerant), choice)
+    drawn = data.drawn(STROKES)
+    return Crowd(Inputs(run, drawn, cut, TeacherConfig(), tolerant, engine=engine), choice)
 
 
 def refuse_others(run: RunDirectory) -> None:

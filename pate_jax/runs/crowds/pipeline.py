@@ -12,22 +12,23 @@ from pate_jax.runs.crowds.inputs import Crowd, metric_of, plan_of
 from pate_jax.runs.crowds.teachers import Chosen
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import RunConfig
+from pate_jax.system.tasks import HERE, Engine
 
 
-def run(config: RunConfig) -> dict[str, Any] | Chosen:
+def run(config: RunConfig, engine: Engine = HERE) -> dict[str, Any] | Chosen:
     """Count, release, account, teach and report; what is finished already is not repeated.
 
     Of several processes all count; the first does the rest, and the others return nothing. Where teachers
     are chosen, all return these, and nothing but the number of voters was released.
     """
     run = RunDirectory(config.directory)
-    ended = processes.together(config, lambda: _released(run, config))
+    ended = processes.together(config, lambda: _released(run, config, engine))
     if ended.chosen is not None:
         return ended.chosen
     if not ended.goes_on:
         return {}
     with run.writing():
-        crowd = _release(run, config)
+        crowd = _release(run, config, engine)
         if isinstance(crowd, Chosen):
             return crowd
         stages.account(run, config.delta)
@@ -35,13 +36,13 @@ def run(config: RunConfig) -> dict[str, Any] | Chosen:
         return stages.tell(run) | registration.shown(run)
 
 
-def _released(run: RunDirectory, config: RunConfig) -> Chosen | None:
+def _released(run: RunDirectory, config: RunConfig, engine: Engine) -> Chosen | None:
     with run.writing():
-        found = _release(run, config)
+        found = _release(run, config, engine)
     return found if isinstance(found, Chosen) else None
 
 
-def _release(run: RunDirectory, config: RunConfig) -> Crowd | Chosen:
+def _release(run: RunDirectory, config: RunConfig, engine: Engine) -> Crowd | Chosen:
     """Begin, choose the voters if that is left open, and release; what is released is not counted again."""
     open_yet = config.who == "auto"
     before = teachers.of(run) if open_yet else None
@@ -49,7 +50,7 @@ def _release(run: RunDirectory, config: RunConfig) -> Crowd | Chosen:
         return before
     begun = choice.begun_as(run)
     wanted = config.crowd_as(cast(Voting, begun.voters)) if open_yet else config.crowd
-    crowd = stages.begin(run, config.data, steps.as_begun(run, wanted), config.student)
+    crowd = stages.begin(run, config.data, steps.as_begun(run, wanted), config.student, engine)
     public_labels.begin(run, crowd.dataset, config.learn_from_public_labels, metric_of(crowd))
     registration.enter(run, plan_of(run), lambda: crowd.dataset, config.register)
     if open_yet:

@@ -9,7 +9,7 @@ group takes the place of a file.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -77,23 +77,23 @@ def shuffled(crowd: Crowd) -> Shuffle:
     if _SHUFFLED not in crowd.kept:
         found = surveyed(crowd.dataset)
         deal, folder = ByUser(found.scan.reading.width), crowd.run.private
-        crowd.kept[_SHUFFLED] = Shuffle(found.scan, found.survey.records, deal, folder)
+        crowd.kept[_SHUFFLED] = Shuffle(found.scan, found.survey.records, deal, folder, crowd.inputs.engine)
     return cast(Shuffle, crowd.kept[_SHUFFLED])
 
 
 def table(crowd: Crowd) -> Table:
     """The exact table of all voters. It is private."""
-    scan, plan = surveyed(crowd.dataset).scan, crowd.plan
+    scan, plan, engine = surveyed(crowd.dataset).scan, crowd.plan, crowd.inputs.engine
     if crowd.choice.by == "record":
-        return _added([partial(table_of, path, scan, plan) for path in scan.files], plan, "all files")
+        return _added(engine.each(partial(table_of, scan=scan, plan=plan), scan.files), plan, len(scan.files))
     groups = shuffled(crowd).groups
-    return _added([partial(table_of_users, group, plan) for group in groups], plan, "all users")
+    return _added(engine.each(partial(table_of_users, plan=plan), groups), plan, len(groups))
 
 
-def _added(tables: Sequence[Callable[[], Table]], plan: Plan, whom: str) -> Table:
+def _added(tables: Iterator[tuple[int, Table]], plan: Plan, number: int) -> Table:
     total = np.zeros(plan.release.shape, np.int64)
-    for one in track(tables, f"records of {whom}, counted", total=len(tables)):
-        total += one()
+    for _, one in track(tables, "records of all files, counted", total=number):
+        total += one
     return total
 
 

@@ -19,6 +19,7 @@ from pate_jax.runs.record import COMPARED, CROWD, PLANNED, RECORDS
 from pate_jax.runs.report import plain_pages
 from pate_jax.runs.settings import CrowdChoice, DataChoice, to_settings
 from pate_jax.system import progress, storage
+from pate_jax.system.tasks import HERE, Engine
 
 _AUTO = student.Auto()
 
@@ -28,13 +29,14 @@ def begin(
     choice: DataChoice,
     voters: CrowdChoice,
     config: student.StudentConfig = _AUTO,
+    engine: Engine = HERE,
 ) -> Crowd:
     """Open the data of a run, and record what it is made from; `config` is that of the student.
 
     Nothing is recorded before the data were opened and found fit, so a mistyped command can be given again.
     """
     crowd_inputs.refuse_others(run)
-    crowd = crowd_inputs.made(run, choice, voters)
+    crowd = crowd_inputs.made(run, choice, voters, engine=engine)
     processes.check(crowd)
     students.check(config, crowd)
     crowd.check_public()
