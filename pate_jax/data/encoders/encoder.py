@@ -11,7 +11,6 @@ import hashlib
 import importlib.util
 import io
 import json
-import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -369,8 +368,9 @@ def opened(path: Path) -> Iterator[Any]:
     """An image of a file (a `PIL.Image.Image`), whose faults name it."""
     Image, ImageOps = _imported("PIL.Image"), _imported("PIL.ImageOps")
     try:
-        with warnings.catch_warnings(), Image.open(path) as image:
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
+        with Image.open(path) as image:  # in threads, so no filter of warnings is changed
+            if image.width * image.height > Image.MAX_IMAGE_PIXELS:
+                raise InputError(f"{path} has {image.width:,} x {image.height:,} pixels: make it smaller")
             pictures = getattr(image, "n_frames", 1) if image.format in _MOVING else 1
             if pictures > 1:
                 raise InputError(f"{path} is animated ({pictures} pictures): keep one of them")
