@@ -170,7 +170,7 @@ def test_arrays_and_data_sets_by_name_have_no_columns_of_text(tmp_path):
 
 def test_an_encoder_that_is_missing_says_how_to_get_it_and_damaged_files_are_refused(package, monkeypatch):
     (package / "weights/l2_supercat_256.safetensors").write_bytes(b"x" * 40)
-    with pytest.raises(PateError, match="files of the encoder 'words' are damaged"):
+    with pytest.raises(PateError, match="weights of the encoder are damaged"):
         tokens.words()
     tiny_words.gone(monkeypatch)
     with pytest.raises(PateError, match=r"'words' is not installed: `pip install wordllama`"):
