@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pate_jax.data import encoders, relation
-from pate_jax.data.encoders import OfPhotos, encoder
+from pate_jax.data.encoders import OfPhotos, encoder, graphs
 from pate_jax.data.encoders.encoder import Shape
 from pate_jax.data.raw import Raw
 from pate_jax.errors import PateError, translated, within
@@ -67,10 +68,8 @@ def encoded(folder: Path, reader: OfPhotos, keep: Path | None = None) -> Raw:
     with bar(f"reading {folder.name}", total=len(paths)) as progress:
         for start in range(0, len(paths), _BLOCK):
             block = paths[start : start + _BLOCK]
-            pixels = np.empty((len(block), *shape), np.uint8)
-            for row, path in enumerate(block):
-                with _opened(path) as image:
-                    pixels[row] = encoder.pixels(image, shape)
+            with translated(encoder.InputError):
+                pixels = np.stack([*graphs.each(partial(encoder.photo, shape=shape), block)])
             found[start : start + len(block)] = encoders.kept(reader, pixels, keep)
             progress.advance(len(block))
     return _named(folder, paths, found)._replace(encoder=reader.known)

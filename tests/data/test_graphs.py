@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -122,6 +123,15 @@ def test_no_error_shows_a_text(tmp_path):
     with pytest.raises(PateError, match=r"fails on a record \(ValueError\)") as caught:
         read(["zebra-7741 abc"])
     assert caught.value.__cause__ is None and "zebra" not in str(caught.value)
+
+
+def test_vectors_of_other_dimensions_are_refused(tmp_path):
+    folder, _ = tiny_graphs.words_folder(tmp_path / "mini")
+    read = encoders.named(str(folder))
+    for made, told in ((np.ones(5), "[5] numbers"), (np.full(6, np.nan), "not finite")):
+        read._vector = lambda record, made=made: made
+        with pytest.raises(PateError, match=re.escape(told)):
+            read(["abc eda"])
 
 
 def test_a_student_wants_the_encoder_that_it_was_learned_with(tmp_path):

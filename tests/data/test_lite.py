@@ -1,5 +1,6 @@
 import io
 import pickle
+import re
 import subprocess
 import sys
 import types
@@ -11,8 +12,8 @@ from PIL import Image
 from test_graphs import without_pate_jax
 
 from pate_jax import Student
-from pate_jax.data import encoders
-from pate_jax.data.encoders import lite
+from pate_jax.data import encoders, folders
+from pate_jax.data.encoders import encoder, lite
 from pate_jax.errors import PateError
 from pate_jax.runs import pipeline
 from pate_jax.runs.release import check
@@ -147,6 +148,45 @@ def test_a_release_holds_the_net_of_photos_and_answers_about_photos_by_itself(ph
     command = [sys.executable, str(home / "predict.py"), str(photos["test"])]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2 and "use the one that was learned with" in done.stderr
+
+
+def torn(path):
+    Image.new("RGB", (40, 40), (9, 9, 200)).save(path)
+    path.write_bytes(path.read_bytes()[:-40])
+
+
+def deep(path):
+    Image.fromarray(np.zeros((40, 40), np.uint16)).save(path)
+
+
+def moving(path):
+    some = [Image.new("L", (40, 40), value) for value in (0, 99)]
+    some[0].save(path, save_all=True, append_images=some[1:])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (torn, "is not a readable image"),
+        (deep, "has pixels of 16 or 32 bits"),
+        (moving, "is animated (2 pictures)"),
+        (lambda path: path.write_text("hello"), "is not a readable image"),
+    ],
+)
+def test_a_bad_picture_is_named_and_what_was_encoded_before_is_kept(read, tmp_path, spoil, said):
+    folder, keep = tmp_path / "photos", tmp_path / "kept"
+    folder.mkdir()
+    for number in range(130):
+        Image.new("RGB", (33, 33), (number, 0, 0)).save(folder / f"a{number:03d}.png")
+    spoil(folder / "z.png")
+    with pytest.raises(PateError, match=re.escape(f"z.png {said}")):
+        folders.encoded(folder, read, keep)
+    assert len(list(keep.iterdir())) == 1  # of the first hundred
+    (folder / "z.png").unlink()
+    assert folders.encoded(folder, read, keep).inputs.shape == (130, 1280)
+    spoil(folder / "z.png")
+    with pytest.raises(encoder.InputError, match=re.escape(said)):
+        encoder.photo(folder / "z.png", (33, 33, 3))
 
 
 class _Rebuilt:

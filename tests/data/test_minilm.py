@@ -1,3 +1,4 @@
+import json
 import zipfile
 from itertools import pairwise
 
@@ -96,6 +97,32 @@ def test_a_text_has_the_vector_of_the_net_alone_and_in_any_batch(package):
     assert alone[:-1].tobytes() == found.tobytes() and not alone[-1].any()
     with pytest.raises(encoder.InputError, match="use the one that was learned with"):
         encoder.vectors(read.known._replace(digest="0" * 67).to_dict(), some)
+
+
+def hub_folder(folder, own, **changes):
+    """The same net as a model hub keeps it: weights, settings and tokenizer, and no ONNX file."""
+    safetensors = pytest.importorskip("safetensors.numpy")
+    said = {"model_type": "bert", "hidden_act": "gelu", "num_attention_heads": 12, **changes}
+    (folder / "1_Pooling").mkdir(parents=True)
+    (folder / "model.safetensors").write_bytes(
+        safetensors.save({f"bert.{name}": one for name, one in own.items()})
+    )
+    (folder / "config.json").write_text(json.dumps(said))
+    (folder / "tokenizer.json").write_bytes(encoder.files_of("minilm")[1])
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 256}')
+    (folder / "modules.json").write_text('[{"type": "sentence_transformers.models.Normalize"}]')
+    return folder
+
+
+def test_a_folder_of_a_hub_with_weights_alone_says_the_same_bit_for_bit(package, tmp_path):
+    read, some = encoders.named(str(hub_folder(tmp_path / "mini-lm", package))), tiny_words.texts(4, 5)
+    assert read(some).tobytes() == encoders.named("minilm")(some).tobytes()
+    assert read.known.name == "texts:mini-lm" and "at length one" in encoders.told(read.known)
+    alone = encoder.vectors(read.known.to_dict(), some, tmp_path / "mini-lm")
+    assert alone.tobytes() == read(some).tobytes() and not read([" "]).any()
+    for name, changes in (("other", {"model_type": "xlm-roberta"}), ("quick", {"hidden_act": "gelu_new"})):
+        with pytest.raises(PateError, match=r"is no net like BERT .*optimum-cli export onnx"):
+            encoders.named(str(hub_folder(tmp_path / name, package, **changes)))
 
 
 def test_what_was_encoded_is_kept_by_its_content_for_its_owner_alone(package, tmp_path, monkeypatch):

@@ -11,7 +11,6 @@ import hashlib
 import importlib.util
 import io
 import json
-import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,10 +24,9 @@ import numpy as np
 MOST = 20_000  # characters of a text that are read
 FILE = "encoder.onnx"  # of a net of photos, beside this file
 _TINY = 1e-12  # the shortest length, and what is added under a root
-_HEADS, _TOKENS = 12, 256  # of MiniLM
 _DEEP = ("I", "F", "I;16", "I;16B", "I;16L", "I;16N")  # modes of pixels of 16 bits and more
 _MOVING = ("PNG", "GIF", "WEBP")  # a JPEG of several pictures is a phone's, whose first one is the photo
-_GRAPHS = ("model.onnx", "onnx/model.onnx")  # in a folder
+_GRAPHS = ("model.onnx", "onnx/model.onnx", "model.safetensors")  # in a folder, the best one first
 _ELSEWHERE = "session.model_external_initializers_file_folder_path"
 _PACKAGES = {"words": "wordllama", "minilm": "all_minilm_l6_v2"}
 _WORDS = ("weights/l2_supercat_256.safetensors", "tokenizers/l2_supercat_tokenizer_config.json")
@@ -59,6 +57,10 @@ class Recipe(NamedTuple):
     factor: float = 1.0  # of a pixel, before its colour's middle is taken away
     middle: tuple[float, ...] = (0.0, 0.0, 0.0)
     spread: tuple[float, ...] = (1.0, 1.0, 1.0)
+    heads: int = 0  # of attention, where the graph is the weights of a net like BERT
+
+
+MINILM = Recipe("texts", "the last layer", "mean", unit=True, tokens=256, heads=12)
 
 
 def plain(text: str) -> str:
@@ -116,12 +118,11 @@ def _reader(name: str, wanted: str, recipe: str, place: Path | str | None) -> Ca
             f"the encoder {name!r} with the digest {wanted[:16]}... is needed, and {found[:16]}... is here: "
             "use the one that was learned with"
         )
-    if name in GET:
-        weights, tokenizer = parsed(name, *parts)
-        if name == "minilm":
-            return lambda text: of_minilm(weights, tokenizer, text)
-        return lambda text: of_words(next(iter(weights.values())), tokenizer, text)
-    read, graph = recipe_of(recipe or photos_recipe(name)), session(parts[0], name)
+    if name == "words":
+        (embeddings,), tokenizer = weights_of(parts[0]).values(), tokenizer_of(parts[1])
+        return lambda text: of_words(embeddings, tokenizer, text)
+    read = MINILM if name == "minilm" else recipe_of(recipe or photos_recipe(name))
+    graph = weights_of(parts[0]) if read.heads else session(parts[0], name)
     if read.reads == "photos":
         return lambda path: of_graph(graph, read, None, photo(path, (read.side, read.side, 3)))
     tokenizer = tokenizer_of(parts[1], read.tokens)
@@ -167,30 +168,27 @@ def of_words(embeddings: np.ndarray, tokenizer: Any, text: str) -> np.ndarray:
     return np.asarray(total / len(tokens), np.float32)
 
 
-def of_minilm(own: Weights, tokenizer: Any, text: str) -> np.ndarray:
-    """The mean of what the last of MiniLM's layers says of a text's tokens, at length one."""
-    told = tokenizer.encode(plain(text)).ids
-    ids = np.array(told if len(told) <= _TOKENS else [*told[: _TOKENS - 1], told[-1]])
-    head = "embeddings."
-    seen = own[head + "word_embeddings.weight"][ids] + own[head + "token_type_embeddings.weight"][0]
+def of_bert(own: Weights, ids: Sequence[int], heads: int) -> np.ndarray:
+    """What the last layer of a net like BERT says of each token."""
+    head, layer, places = "embeddings.", 0, np.array(ids)
+    seen = own[head + "word_embeddings.weight"][places] + own[head + "token_type_embeddings.weight"][0]
     seen = _normal(seen + own[head + "position_embeddings.weight"][: len(ids)], own, head + "LayerNorm")
-    layer = 0
     while f"encoder.layer.{layer}.output.dense.weight" in own:
-        seen = _layer(seen, own, f"encoder.layer.{layer}.")
+        seen = _layer(seen, own, f"encoder.layer.{layer}.", heads)
         layer += 1
-    return _unit(seen.mean(0))
+    return seen
 
 
-def _layer(seen: np.ndarray, own: Weights, name: str) -> np.ndarray:
+def _layer(seen: np.ndarray, own: Weights, name: str, heads: int) -> np.ndarray:
     """What one layer of attention makes of the tokens of a text."""
-    heads = seen.shape[1] // _HEADS
+    size = seen.shape[1] // heads
 
     def split(part: str) -> np.ndarray:
         made = _dense(seen, own, f"{name}attention.self.{part}")
-        return made.reshape(len(seen), _HEADS, heads).transpose(1, 0, 2)
+        return made.reshape(len(seen), heads, size).transpose(1, 0, 2)
 
     query, key, value = split("query"), split("key"), split("value")
-    score = query @ key.transpose(0, 2, 1) / np.float32(heads**0.5)
+    score = query @ key.transpose(0, 2, 1) / np.float32(size**0.5)
     share = np.exp(score - score.max(-1, keepdims=True))
     share /= share.sum(-1, keepdims=True)
     told = (share @ value).transpose(1, 0, 2).reshape(seen.shape)
@@ -227,19 +225,20 @@ def _unit(vector: np.ndarray) -> np.ndarray:
 
 
 def of_graph(graph: Any, recipe: Recipe, tokenizer: Any, record: Any) -> np.ndarray:
-    """What an ONNX file says of one text or photo; no error shows the record."""
-    inputs = {one.name: one.type for one in graph.get_inputs()}
-    if recipe.reads == "texts":
-        feed = _of_text(plain(record), tokenizer, inputs)
-    else:
-        feed = {next(iter(inputs)): _of_photo(record, recipe)}
+    """What a graph of ONNX, or a net's weights, say of one text or photo; no error shows the record."""
     try:
-        (found,) = graph.run([recipe.output], feed)
+        if recipe.heads:
+            return _pooled(of_bert(graph, tokenizer.encode(plain(record)).ids, recipe.heads), recipe)
+        inputs = {one.name: one.type for one in graph.get_inputs()}
+        if recipe.reads == "texts":
+            feed = _of_text(plain(record), tokenizer, inputs)
+        else:
+            feed = {next(iter(inputs)): _of_photo(record, recipe)}
+        return _pooled(np.asarray(graph.run([recipe.output], feed)[0], np.float32)[0], recipe)
     except Exception as error:  # what onnxruntime raises is no common class, and may show its input
         raise InputError(
             f"the encoder fails on a record ({type(error).__name__}): use another file of it"
         ) from None
-    return _pooled(np.asarray(found, np.float32)[0], recipe)
 
 
 def _of_text(text: str, tokenizer: Any, inputs: Mapping[str, str]) -> dict[str, np.ndarray]:
@@ -302,14 +301,13 @@ def _imported(module: str) -> Any:
         raise InputError(f"the package {package} is needed: `pip install {package}`") from error
 
 
-def parsed(name: str, weights: bytes, tokens: bytes) -> tuple[dict[str, np.ndarray], Any]:
-    """The tensors and the tokenizer in the files of an encoder of this name."""
+def weights_of(content: bytes) -> dict[str, np.ndarray]:
+    """The tensors in a file of safetensors, by their names."""
     reader = _imported("safetensors.numpy")
     try:
-        found = reader.load(weights)
+        return {name.removeprefix("bert."): own for name, own in reader.load(content).items()}
     except Exception as error:  # what this package raises is no common class
-        raise InputError(f"the files of the encoder {name!r} are damaged ({error}): {GET[name]}") from error
-    return found, tokenizer_of(tokens)
+        raise InputError(f"the weights of the encoder are damaged ({error}): get the file again") from error
 
 
 def tokenizer_of(content: bytes, tokens: int | None = None) -> Any:
@@ -369,8 +367,9 @@ def opened(path: Path) -> Iterator[Any]:
     """An image of a file (a `PIL.Image.Image`), whose faults name it."""
     Image, ImageOps = _imported("PIL.Image"), _imported("PIL.ImageOps")
     try:
-        with warnings.catch_warnings(), Image.open(path) as image:
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
+        with Image.open(path) as image:  # in threads, so no filter of warnings is changed
+            if image.width * image.height > Image.MAX_IMAGE_PIXELS:
+                raise InputError(f"{path} has {image.width:,} x {image.height:,} pixels: make it smaller")
             pictures = getattr(image, "n_frames", 1) if image.format in _MOVING else 1
             if pictures > 1:
                 raise InputError(f"{path} is animated ({pictures} pictures): keep one of them")

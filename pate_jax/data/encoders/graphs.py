@@ -27,6 +27,12 @@ _OUTPUTS = ("sentence_embedding", "image_embeds", "text_embeds", "last_hidden_st
 _COLOURS = 3
 _TOKENS = 512  # of a text, where nothing says how many
 _IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # middles and deviations of red, green and blue
+_BERT = {  # what a config.json must say, where it says anything
+    "model_type": "bert",
+    "hidden_act": "gelu",
+    "position_embedding_type": "absolute",
+    "layer_norm_eps": 1e-12,
+}
 _KINDS = {"tensor(float)": "float32", "tensor(uint8)": "uint8"}
 
 
@@ -100,19 +106,42 @@ def load(path: Path, side: int | None = None) -> Graph:
     """
     file = encoder.graph_file(path)
     content = read_bytes(file)
+    if file.suffix == ".safetensors":
+        return _of_weights(file, content, side)
     graph = encoder.session(content, file)
     given = {one.name for one in graph.get_inputs()}
     if "input_ids" in given and "pixel_values" not in given:
-        if side is not None:
-            raise PateError(f"--image-size {side} is for photos, and {file} reads texts: leave it out")
-        tokens = encoder.beside(file, "tokenizer.json")
-        if tokens is None:
-            raise PateError(f"{file} reads texts: put its tokenizer.json beside it")
-        recipe = _for_texts(graph, file)
+        tokens = _tokens(file, side)
+        recipe = _for_texts(*_output(graph), file)
         tokenizer = encoder.tokenizer_of(tokens, recipe.tokens)
         return Graph(graph, recipe, tokenizer, _name(file), _digest(recipe, content, tokens))
     recipe = _for_photos(graph, file, side)
     return Graph(graph, recipe, None, _name(file), _digest(recipe, content))
+
+
+def _of_weights(file: Path, content: bytes, side: int | None) -> Graph:
+    """A net like BERT from its weights, in NumPy; other nets are refused, which `onnxruntime` can run."""
+    said, tokens = _settings(file, "config.json"), _tokens(file, side)
+    strange = {key: said.get(key) for key, wanted in _BERT.items() if said.get(key, wanted) != wanted}
+    if strange or "model_type" not in said or not isinstance(said.get("num_attention_heads"), int):
+        raise PateError(
+            f"{file.parent} is no net like BERT (config.json: {strange or 'incomplete'}): make an ONNX file "
+            f"by `optimum-cli export onnx --model {file.parent} FOLDER`, and name that folder"
+        )
+    recipe = _for_texts("the last layer", len("ntd"), file)._replace(heads=said["num_attention_heads"])
+    tokenizer = encoder.tokenizer_of(tokens, recipe.tokens)
+    digest = _digest(recipe, content, tokens)
+    return Graph(encoder.weights_of(content), recipe, tokenizer, _name(file), digest)
+
+
+def _tokens(file: Path, side: int | None) -> bytes:
+    """The tokenizer.json of an encoder of texts."""
+    if side is not None:
+        raise PateError(f"--image-size {side} is for photos, and {file} reads texts: leave it out")
+    found = encoder.beside(file, "tokenizer.json")
+    if found is None:
+        raise PateError(f"{file} reads texts: put its tokenizer.json beside it")
+    return found
 
 
 def _settings(file: Path, name: str) -> dict[str, Any]:
@@ -147,9 +176,8 @@ def _output(graph: Any) -> tuple[str, int]:
     return name, found[name]
 
 
-def _for_texts(graph: Any, file: Path) -> Recipe:
+def _for_texts(output: str, rank: int, file: Path) -> Recipe:
     """What is done with texts, from the files of sentence-transformers, if they are there."""
-    output, rank = _output(graph)
     pooled = _settings(file, "1_Pooling/config.json")
     pooling: Pooling = "none"
     if rank != 2:

@@ -55,7 +55,7 @@ def words() -> Words:
 @translated(encoder.InputError)
 def of_files(weights: bytes, tokens: bytes) -> Words:
     """The encoder of these files of embeddings and of a tokenizer."""
-    tensors, tokenizer = encoder.parsed("words", weights, tokens)
+    tensors, tokenizer = encoder.weights_of(weights), encoder.tokenizer_of(tokens)
     embeddings = next(iter(tensors.values()), np.zeros(0))
     fits = len(tensors) == 1 and embeddings.ndim == 2 and len(embeddings) >= tokenizer.get_vocab_size()
     if not fits or embeddings.dtype != np.float16 or not np.abs(embeddings).max(initial=0) < _LARGEST:
@@ -80,7 +80,7 @@ class MiniLM:
         found = np.zeros((len(records), self.known.width), np.float32)
         for row, text in enumerate(records):
             if not encoder.blank(text):
-                found[row] = encoder.of_minilm(self._weights, self._tokenizer, text)
+                found[row] = encoder.of_graph(self._weights, encoder.MINILM, self._tokenizer, text)
         return found
 
 
@@ -88,7 +88,8 @@ class MiniLM:
 def minilm() -> MiniLM:
     """The encoder in the installed package, or one sentence that says how to get it."""
     content = encoder.files_of("minilm")
-    tensors, tokenizer = encoder.parsed("minilm", *content)
+    tensors = encoder.weights_of(content[0])
+    tokenizer = encoder.tokenizer_of(content[1], encoder.MINILM.tokens)
     try:
         return MiniLM(tensors, tokenizer, encoder.digest(*content))
     except (KeyError, IndexError) as error:
