@@ -9,16 +9,20 @@ of its own records and of public numbers.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int, Num
+from scipy.linalg import cholesky, solve_triangular
 
-from pate_jax.crowd import shares, slope
+from pate_jax.crowd import classifier, shares, slope
 from pate_jax.crowd.plan import Plan
 from pate_jax.crowd.vectors import Scaling, vectors
 from pate_jax.crowd.voters import Voters
 from pate_jax.data.targets import GRID
+from pate_jax.mechanisms.crowds import TeacherSums
 from pate_jax.models.spaces.space import Space
 
 FINE = 1 << 16  # weights are whole numbers of 1 / FINE steps for each unit of a vector
@@ -69,7 +73,7 @@ def ridge(
     """
     middle, mean = seen.mean(0), float(np.mean(known))
     left, values, right = np.linalg.svd(seen - middle, full_matrices=False)
-    along, unit = left.T @ (known - mean), float((values**2).mean())
+    along, unit = left.T @ (known - mean), float((values**2).mean()) or 1.0
 
     def missed(penalty: float) -> Float[np.ndarray, " n"]:
         kept = values**2 / (values**2 + penalty * unit)
@@ -145,3 +149,97 @@ def moved(
     fitted = shares.classifier_of(noisy, plan, pool, voters)
     added = line.width / fitted.length * (fitted.weights[:, 1] - fitted.weights[:, 0])
     return line._replace(weights=line.weights + np.rint(added * FINE).astype(np.int64))
+
+
+def taught(
+    space: Space,
+    scaling: Scaling,
+    line: Line,
+    people: Voters,
+    shards: Iterable[Int[np.ndarray, " row"]],
+    asked: Int[np.ndarray, "query entries"],
+) -> Int[np.ndarray, "1 entries"]:
+    """The exact sum of what teachers say (`answer`) of the asked vectors, each by rows of its own; private.
+
+    A teacher without records says what the line does.
+    """
+    root, total = _root(asked), np.zeros(asked.shape[1], np.int64)
+    for rows in shards:
+        if len(rows):
+            seen = vectors(scaling, space.coordinates(np.asarray(people.inputs[rows])))
+            said = predicted(line, seen, people.labels[rows].astype(np.int64), asked)
+            total += answer(said, asked, root, scaling.length)
+    return total[None]
+
+
+def predicted(
+    line: Line,
+    seen: Int[np.ndarray, "n entries"],
+    steps: Int[np.ndarray, " n"],
+    asked: Int[np.ndarray, "query entries"],
+) -> Float[np.ndarray, " query"]:
+    """How far the numbers that one teacher predicts are from the line, over its width: from -1 to 1.
+
+    The teacher is a ridge regression on what the line leaves of its own records' numbers, under the penalty
+    that those records favour. What it predicts is clipped to the range.
+
+    >>> line = Line(np.array([0, 2500 * FINE]), 5000)
+    >>> rows, steps = np.array([[-30, 2], [-10, 2], [10, 2], [30, 2]]), np.array([2000, 4000, 6000, 8000])
+    >>> predicted(line, rows, steps, np.array([[0, 2], [20, 2], [90, 2]])).round(2).tolist()
+    [0.0, 0.4, 1.0]
+    """
+    order = np.lexsort((steps, *seen.T))  # so that no bit depends on what records are called
+    seen, steps = seen[order], steps[order]
+    weights, _ = ridge(seen[:, :-1], steps - line.steps(seen))
+    before = line.steps(asked)
+    said = np.clip(before + asked[:, :-1] @ weights[:-1] + weights[-1], 0, GRID)
+    return np.asarray(np.clip((said - before) / line.width, -1, 1))
+
+
+def answer(
+    said: Float[np.ndarray, " query"],
+    asked: Int[np.ndarray, "query entries"],
+    root: Float[np.ndarray, "entries entries"],
+    length: int,
+) -> Int[np.ndarray, " entries"]:
+    """What a linear function can show of predictions p, as whole numbers: a vector no longer than `length`.
+
+    With asked vectors V and `root` R, where R'R = V'V + I, it is a multiple of `R'^-1 V' p`, which is no
+    longer than p. Whatever `said` holds, nothing longer than `length` leaves.
+
+    >>> asked = np.array([[30, 20], [-30, 20]])
+    >>> answer(np.array([1.0, 1.0]), asked, _root(asked), 100).tolist()
+    [0, 99]
+    """
+    along = solve_triangular(root, asked.T @ said, trans="T")
+    whole = np.rint(along * _unit(length, asked)).astype(np.int64)
+    return whole if float((whole.astype(np.float64) ** 2).sum()) <= length**2 else np.zeros_like(whole)
+
+
+def learned(
+    line: Line,
+    noisy: Int[np.ndarray, "1 entries"],
+    release: TeacherSums,
+    asked: Int[np.ndarray, "query entries"],
+) -> Line:
+    """The line with the mean of what teachers say, as far as that stands out from the noise.
+
+    The last entry, which says most of the mean of all numbers, is believed by itself.
+    """
+    mean, around = noisy[0] / release.teachers, (release.sigma / release.teachers) ** 2
+    kept = np.full(len(mean), classifier.believed(float((mean[:-1] ** 2).mean()), around))
+    kept[-1] = classifier.believed(float(mean[-1] ** 2), around)
+    added = solve_triangular(_root(asked), kept * mean * line.width / _unit(release.length, asked))
+    return line._replace(weights=line.weights + np.rint(added * FINE).astype(np.int64))
+
+
+def _unit(length: int, asked: Int[np.ndarray, "query entries"]) -> float:
+    """What 1 is in whole numbers: the longest predictions, rounded, are no longer than `length`."""
+    queries, entries = asked.shape
+    return (length - math.sqrt(entries) / 2) / math.sqrt(queries)
+
+
+def _root(asked: Int[np.ndarray, "query entries"]) -> Float[np.ndarray, "entries entries"]:
+    """R, upper triangular, with R'R = V'V + I."""
+    wide = asked.astype(np.float64)
+    return np.asarray(cholesky(wide.T @ wide + np.eye(wide.shape[1])))

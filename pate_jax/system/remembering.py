@@ -29,7 +29,7 @@ def remembered(
     kept: dict[tuple[Any, ...], Found] = {}
 
     @functools.wraps(function)
-    def asked(array: np.ndarray, *rest: Rest.args, **named: Rest.kwargs) -> Found:
+    def asked(array: np.ndarray, /, *rest: Rest.args, **named: Rest.kwargs) -> Found:
         digest = hashlib.sha256(np.ascontiguousarray(array).data).digest()
         key = array.shape, array.dtype.str, digest, rest, tuple(sorted(named.items()))
         found = kept.pop(key, None)

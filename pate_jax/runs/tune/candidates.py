@@ -34,7 +34,7 @@ from pate_jax.runs.crowds import release, students
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory, close
 from pate_jax.runs.driver import ChargedFirst, Question
-from pate_jax.runs.inputs import WHERE, Inputs, open_data, record
+from pate_jax.runs.inputs import WHERE, Inputs, open_classes, record
 from pate_jax.runs.plans import Plan
 from pate_jax.runs.record import CANDIDATE, CROWD, TRIAL, TUNE, Settings
 from pate_jax.runs.secret import Secret
@@ -164,7 +164,7 @@ def begin(run: RunDirectory, config: TuneConfig) -> Choice:
     if TUNE not in known and known.stages:
         raise PateError(f"{run.root} is another run: choose another --out for this choice of settings")
     data = config.data.drawn(STROKES)
-    dataset, tuned = open_data(data), config.tuned
+    dataset, tuned = open_classes(data, "pate tune"), config.tuned
     relation.check_users_count(dataset, config.by)
     records = records_of(dataset)
     _check_same(known, records)
