@@ -5,19 +5,23 @@ What is published of the best candidate is what it has released already. It is n
 
 from __future__ import annotations
 
-from typing import Any
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from pate_jax.errors import PateError
 from pate_jax.runs import registration
 from pate_jax.runs.crowds import stages, steps
 from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.inputs import open_data
 from pate_jax.runs.tune import candidates
 from pate_jax.runs.tune.candidates import Choice, Place
 from pate_jax.runs.tune.settings import TuneConfig
 from pate_jax.system import devices, progress
+from pate_jax.system.tasks import HERE, Engine
 
 
-def run(config: TuneConfig) -> dict[str, Any]:
+def run(config: TuneConfig, engine: Engine = HERE) -> dict[str, Any]:
     """Charge, make and score all candidates, and publish the best; what is finished is not repeated."""
     if devices.processes() > 1:
         raise PateError(f"a choice of settings runs in one process, not in {devices.processes()}")
@@ -27,8 +31,30 @@ def run(config: TuneConfig) -> dict[str, Any]:
         for line in said(config):
             progress.say(line)
         with progress.quiet():
-            numbers = [candidates.make(choice, number) for number in choice.numbers]
-            return publish(choice, candidates.best([score(place) for place in numbers]))
+            there = choice if engine is HERE else run.root
+            dict(engine.each(one_candidate, [Candidate(there, number) for number in choice.numbers]))
+            places = [Place(run.root, number) for number in choice.numbers]
+            return publish(choice, candidates.best([score(place) for place in places]))
+
+
+class Candidate(NamedTuple):
+    """A candidate to be made: of a choice that is open here, or of one that a worker opens."""
+
+    choice: Choice | Path
+    number: int
+
+
+def one_candidate(one: Candidate) -> None:
+    """Make a candidate, in its own folder."""
+    choice = one.choice if isinstance(one.choice, Choice) else _opened(one.choice)
+    with progress.quiet():
+        candidates.make(choice, one.number)
+
+
+@lru_cache(maxsize=1)
+def _opened(root: Path) -> Choice:
+    run = RunDirectory(root)
+    return Choice(run, open_data(run.record.read().data))
 
 
 def score(place: Place) -> int:
