@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import shutil
 import signal
 import threading
@@ -81,6 +82,13 @@ def test_every_item_is_done_once_by_other_processes_and_warnings_come_back(worke
 def test_an_error_of_an_item_is_the_error_of_the_command(workers):
     with pytest.raises(PateError, match="number=7 must be even"):
         list(workers.each(refused, [7]))
+
+
+def test_an_error_of_an_item_is_in_no_log_of_a_worker():
+    """Dask writes what a task raises into a worker's log, and an error may show a private value."""
+    found = tasks._done(tasks.Task(refused, 7, tasks.versions(), "."))
+    assert isinstance(found.error, PateError) and "test_tasks.py" in "".join(found.error.__notes__)
+    assert "number=7 must be even" in str(pickle.loads(pickle.dumps(found)).error)
 
 
 def test_the_item_of_a_killed_worker_runs_again(workers, tmp_path):
@@ -196,9 +204,9 @@ def test_workers_share_cores_and_work_where_the_command_does(workers, tmp_path, 
 
 def test_other_versions_and_folders_that_a_worker_does_not_see_are_refused(tmp_path):
     with pytest.raises(PateError, match=r"a worker on .* has jax .*, not 0\.0\.1: install the same versions"):
-        tasks._done(tasks.Task(len, "ab", {**tasks.versions(), "jax": "0.0.1"}, "."))
+        tasks._tried(tasks.Task(len, "ab", {**tasks.versions(), "jax": "0.0.1"}, "."))
     with pytest.raises(PateError, match=r"cannot enter .*nowhere .*: work in a folder that all"):
-        tasks._done(tasks.Task(len, "ab", tasks.versions(), str(tmp_path / "nowhere")))
+        tasks._tried(tasks.Task(len, "ab", tasks.versions(), str(tmp_path / "nowhere")))
 
 
 @pytest.mark.parametrize(
