@@ -50,7 +50,7 @@ class DataChoice:
     label_column: str | None = None
     """Column of the label; of several, as in sick,died."""
     target: str | None = None
-    """Column of a table that holds a number to predict, in place of a label."""
+    """Column of a table that holds a number to predict, in place of a label; by sums, or --teachers 300."""
     target_range: str | None = None
     """Its public range, such as 0,60, to which private ones are clipped; unset: that of the public part."""
     leave_out: str | None = None

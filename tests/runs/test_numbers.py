@@ -38,7 +38,7 @@ from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, TeacherSums
 from pate_jax.models import spaces
-from pate_jax.runs import ledger, methods, pipeline
+from pate_jax.runs import ledger, methods, own_data, pipeline
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.numbers import Numbers, Taught
@@ -482,3 +482,17 @@ def test_bad_numbers_and_settings_are_refused(folder, tmp_path):
         pipeline.of_one_label(RunConfig(data, out=tmp_path / "no", voters="sums", register=NONE))
     assert not (tmp_path / "no" / "private" / "settings.json").exists()
     assert Target("days", 0, 15).values(np.array([0.5])).tolist() == [7.5]
+
+
+def test_python_takes_a_number_of_a_frame(tmp_path):
+    random = np.random.default_rng(13)
+
+    def frame(count, start):
+        inputs = random.normal(size=(count, 2))
+        names = [f"{start}{one:05x}" for one in random.permutation(1 << 18)[:count]]
+        return {"id": names, "a": inputs[:, 0], "b": inputs[:, 1], "days": np.exp(inputs[:, 0])}
+
+    asked = {"target": "days", "target_range": "0,9", "teachers": 30, "seed": 1, "register": NONE}
+    made = own_data.run(frame(600, "p"), frame(80, "u"), id="id", epsilon=4.0, out=tmp_path / "run", **asked)
+    low, high = made.predict({"a": [-1.0, 1.5], "b": [0.0, 0.0]})
+    assert 0 <= low < high <= 9
