@@ -149,6 +149,9 @@ class Student(NamedTuple):
             raise PateError(
                 f"{folder / 'student.json'} describes no student ({error!r}); restore it"
             ) from error
+        for known in texts.seen(found.columns):
+            encoders.hold(known, folder)
+            encoders.hold(known, folder.parent)  # of several labels
         if encoder is not None:
             _open_encoder(found, str(encoder))
         return found

@@ -128,10 +128,11 @@ def photos(read, tmp_path, monkeypatch):
             Image.fromarray(tone.astype(np.uint8)).save(folder / f"{part}-{number}.png")
     yield {part: tmp_path / part for part in ("private", "public", "test")}
     encoders.named.cache_clear()
+    encoders._HELD.clear()
 
 
 @pytest.mark.filterwarnings("ignore:public labels")
-def test_a_release_holds_the_net_of_photos_and_answers_about_photos_by_itself(photos, tmp_path):
+def test_a_release_holds_the_net_of_photos_and_answers_about_photos_by_itself(photos, tmp_path, monkeypatch):
     run = tmp_path / "run"
     data = DataChoice(**photos, encoder="lite0", equal_rows_are_coincidences=True)
     pipeline.run(RunConfig(data, out=run, voters="sums", epsilon=8.0, register="none"))
@@ -149,9 +150,16 @@ def test_a_release_holds_the_net_of_photos_and_answers_about_photos_by_itself(ph
     assert (tmp_path / "whole.onnx").is_file()
     assert not check.audit(run / "release")
 
+    monkeypatch.setattr(lite, "load", None)
+    monkeypatch.setattr(lite, "place", lambda name: None)  # no package: the release holds the net
+    encoders.named.cache_clear()
+    assert (Student.load(run).predict_proba(photos["test"]) == wanted).all()
+
     held = home / "encoder.onnx"
     held.write_bytes(held.read_bytes()[:-1] + b"x")  # another encoder, or something hidden in it
     assert "has another digest" in "".join(check.audit(run / "release"))
+    with pytest.raises(PateError, match="is another encoder than its student names"):
+        Student.load(run).predict_proba(photos["test"])
     command = [sys.executable, str(home / "predict.py"), str(photos["test"])]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2 and "use the one that was learned with" in done.stderr
