@@ -23,6 +23,7 @@ from pate_jax.system.progress import bar, say
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
 _GREY = ("1", "L", "LA")
+_COLOURS = ((), (1,), (3,))  # the last axis of photos in an array
 _BLOCK = 100  # photos that are encoded together
 _SHOWN = 200  # images between two updates of the progress bar
 
@@ -59,20 +60,31 @@ def _named(folder: Path, paths: Sequence[Path], inputs: np.ndarray) -> Raw:
 
 
 def encoded(folder: Path, reader: OfPhotos, keep: Path | None = None) -> Raw:
-    """The vectors that an encoder makes of the photos of a folder, a block of them in memory at a time.
+    """The vectors that an encoder makes of the photos of a folder, kept in the folder `keep`."""
+    paths = files(folder)
+    found = _named(folder, paths, vectors(paths, reader, folder.name, keep))
+    return found._replace(encoder=reader.known)
 
-    The vectors are kept in the folder `keep`.
-    """
-    paths, shape = files(folder), (reader.side, reader.side, 3)
-    found = np.empty((len(paths), reader.known.width), np.float32)
-    with bar(f"reading {folder.name}", total=len(paths)) as progress:
-        for start in range(0, len(paths), _BLOCK):
-            block = paths[start : start + _BLOCK]
+
+def vectors(
+    photos: Sequence[Path] | np.ndarray, reader: OfPhotos, name: str, keep: Path | None = None
+) -> np.ndarray:
+    """A row for each photo, a file or bytes [height, width, channels]; a block is in memory at a time."""
+    if isinstance(photos, np.ndarray) and (photos.dtype != np.uint8 or photos.shape[3:] not in _COLOURS):
+        raise PateError(
+            f"{name} holds {photos.dtype} {list(photos.shape)}, and an encoder of photos takes bytes (uint8) "
+            "[photo, height, width], or with 1 or 3 colours at the end"
+        )
+    shape = (reader.side, reader.side, 3)
+    found = np.empty((len(photos), reader.known.width), np.float32)
+    with bar(f"reading {name}", total=len(photos)) as progress:
+        for start in range(0, len(photos), _BLOCK):
+            block = photos[start : start + _BLOCK]
             with translated(encoder.InputError):
                 pixels = np.stack([*graphs.each(partial(encoder.photo, shape=shape), block)])
             found[start : start + len(block)] = encoders.kept(reader, pixels, keep)
             progress.advance(len(block))
-    return _named(folder, paths, found)._replace(encoder=reader.known)
+    return found
 
 
 def shape_of(folder: Path, side: int | None = None) -> Shape:

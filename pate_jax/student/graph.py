@@ -49,7 +49,7 @@ def export(
     some = asked[:_CHECKED]
     if known is not None and encoders.of_photos(known.name):
         side = cast(encoders.OfPhotos, encoders.same(known)).side
-        some = np.asarray(folders.read(source, (side, side, 3), resized=True, most=_CHECKED).inputs)
+        some = _pixels(source, (side, side, 3))
     found = answers(content, some)
     apart = float(np.abs(found - wanted[: len(some)]).max())
     alike = float((found.argmax(1) == wanted[: len(some)].argmax(1)).mean())
@@ -58,6 +58,14 @@ def export(
         raise PateError(f"the ONNX file is not written, since {told}: report this, and use predict.py")
     storage.write_bytes(out, content)
     return f"{out}: {told}, and {alike:.2%} of the labels are the same"
+
+
+def _pixels(source: Path, shape: encoder.Shape) -> np.ndarray:
+    """The first photos of a folder or of an array, as the graph takes them."""
+    if source.is_dir():
+        return np.asarray(folders.read(source, shape, resized=True, most=_CHECKED).inputs)
+    held = storage.read_foreign_arrays(source)["inputs"][:_CHECKED]
+    return np.stack([encoder.photo(one, shape) for one in held])
 
 
 @translated(encoder.InputError)

@@ -84,7 +84,7 @@ class Student(NamedTuple):
         content = frames.read(inputs, "inputs")
         if isinstance(content, tables.Table):
             return self(encoded(self, content, "inputs"))
-        return self(content["inputs"])
+        return self(_seen(self, content["inputs"], "inputs"))
 
     def accuracy(self, inputs: np.ndarray, labels: np.ndarray) -> float:
         """Share of inputs whose most probable class is the label."""
@@ -149,6 +149,9 @@ class Student(NamedTuple):
             raise PateError(
                 f"{folder / 'student.json'} describes no student ({error!r}); restore it"
             ) from error
+        for known in texts.seen(found.columns):
+            encoders.hold(known, folder)
+            encoders.hold(known, folder.parent)  # of several labels
         if encoder is not None:
             _open_encoder(found, str(encoder))
         return found
@@ -222,10 +225,19 @@ def read_inputs(
     arrays = storage.read_foreign_arrays(path)
     if "inputs" not in arrays:
         raise PateError(f"{path} has no array 'inputs'; it holds {', '.join(sorted(arrays)) or 'nothing'}")
-    inputs, ids = check_inputs(student, arrays["inputs"], f"{path}: inputs"), arrays.get("ids")
+    seen = _seen(student, arrays["inputs"], f"{path}: inputs")
+    inputs, ids = check_inputs(student, seen, f"{path}: inputs"), arrays.get("ids")
     if ids is not None and ids.shape != inputs.shape[:1]:
         raise PateError(f"{path} has ids of shape {ids.shape} for {len(inputs)} inputs; give one for each")
     return inputs, ids
+
+
+def _seen(student: Student, inputs: np.ndarray, place: str) -> np.ndarray:
+    """Pixels as the student's encoder of photos sees them; other inputs as they are."""
+    known = next(texts.seen(student.columns), None)
+    if known is None or not encoders.of_photos(known.name) or inputs.ndim not in (3, 4):
+        return inputs
+    return folders.vectors(inputs, cast(encoders.OfPhotos, encoders.same(known)), place)
 
 
 def _ids(student: Student, table: tables.Table, name: str | None, place: str) -> np.ndarray | None:

@@ -12,7 +12,8 @@ from PIL import Image
 from test_graphs import without_pate_jax
 
 from pate_jax import Student
-from pate_jax.data import encoders, folders
+from pate_jax.cli import main
+from pate_jax.data import encoders, folders, from_files
 from pate_jax.data.encoders import encoder, lite
 from pate_jax.errors import PateError
 from pate_jax.runs import pipeline
@@ -127,10 +128,11 @@ def photos(read, tmp_path, monkeypatch):
             Image.fromarray(tone.astype(np.uint8)).save(folder / f"{part}-{number}.png")
     yield {part: tmp_path / part for part in ("private", "public", "test")}
     encoders.named.cache_clear()
+    encoders._HELD.clear()
 
 
 @pytest.mark.filterwarnings("ignore:public labels")
-def test_a_release_holds_the_net_of_photos_and_answers_about_photos_by_itself(photos, tmp_path):
+def test_a_release_holds_the_net_of_photos_and_answers_about_photos_by_itself(photos, tmp_path, monkeypatch):
     run = tmp_path / "run"
     data = DataChoice(**photos, encoder="lite0", equal_rows_are_coincidences=True)
     pipeline.run(RunConfig(data, out=run, voters="sums", epsilon=8.0, register="none"))
@@ -140,14 +142,40 @@ def test_a_release_holds_the_net_of_photos_and_answers_about_photos_by_itself(ph
     wanted = Student.load(run).predict_proba(photos["test"])
     assert np.ptp(wanted, axis=0).max() > 0.02
     without_pate_jax(run, photos["test"], tmp_path, wanted)
+    pixels = folders.read(photos["test"], (36, 36, 3)).inputs
+    np.savez(tmp_path / "pixels.npz", inputs=pixels)
+    assert (Student.load(run).predict_proba(pixels) == wanted).all()
+    without_pate_jax(run, tmp_path / "pixels.npz", tmp_path, wanted)
+    main(["predict", str(run), str(tmp_path / "pixels.npz"), "--export", str(tmp_path / "whole.onnx")])
+    assert (tmp_path / "whole.onnx").is_file()
     assert not check.audit(run / "release")
+
+    monkeypatch.setattr(lite, "load", None)
+    monkeypatch.setattr(lite, "place", lambda name: None)  # no package: the release holds the net
+    encoders.named.cache_clear()
+    assert (Student.load(run).predict_proba(photos["test"]) == wanted).all()
 
     held = home / "encoder.onnx"
     held.write_bytes(held.read_bytes()[:-1] + b"x")  # another encoder, or something hidden in it
     assert "has another digest" in "".join(check.audit(run / "release"))
+    with pytest.raises(PateError, match="is another encoder than its student names"):
+        Student.load(run).predict_proba(photos["test"])
     command = [sys.executable, str(home / "predict.py"), str(photos["test"])]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2 and "use the one that was learned with" in done.stderr
+
+
+def test_photos_in_arrays_are_seen_as_those_in_files(photos, tmp_path):
+    for part, folder in photos.items():
+        content = folders.read(folder, (36, 36, 3))
+        names = {name: one for name in ("labels", "ids") if (one := getattr(content, name)) is not None}
+        np.savez(tmp_path / f"{part}.npz", inputs=content.inputs, **names)
+    arrays = {part: tmp_path / f"{part}.npz" for part in photos}
+    files, found = from_files(**photos, encoder="lite0"), from_files(**arrays, encoder="lite0")
+    assert (found.private.inputs == files.private.inputs).all() and found.columns == files.columns
+    np.savez(tmp_path / "private.npz", inputs=np.zeros((4, 36, 36, 3)), labels=np.array(["dark"] * 4))
+    with pytest.raises(PateError, match=r"inputs holds float64 \[4, 36, 36, 3\], and an encoder of photos"):
+        from_files(**arrays, encoder="lite0")
 
 
 def torn(path):

@@ -129,6 +129,7 @@ def frozen(name: str | None) -> str:
     return found.frozen
 
 
+_HELD: dict[Known, Path] = {}  # files of nets of photos in releases
 _OPENED: dict[Known, Encoder] = {}  # of files and folders, by what a release knows of them
 
 
@@ -186,6 +187,23 @@ def photos(name: str, side: int | None = None) -> OfPhotos:
     return cast(OfPhotos, named(name, side))
 
 
+def hold(known: Known, release: Path) -> None:
+    """Remember that a release holds the encoder that its student knows, where its package may be missing."""
+    if of_photos(known.name) and not known.recipe and (release / encoder.FILE).is_file():
+        _HELD[known] = release / encoder.FILE
+
+
+def _held(known: Known) -> Encoder | None:
+    """The encoder from a release, if that holds it and no package does; refused where it is another."""
+    name, _, side = known.name.partition("-")
+    if known not in _HELD or lite.place(name) is not None:
+        return None
+    content = storage.read_bytes(_HELD[known])
+    if encoder.digest(content) != known.digest:
+        raise PateError(f"{_HELD[known]} is another encoder than its student names: restore the release")
+    return lite.Net(name, int(side), content)
+
+
 def same(known: Known, place: str | None = None) -> Encoder:
     """The encoder that a student or a run knows, from its place; refused where another one is there."""
     if not known.recipe:
@@ -193,6 +211,8 @@ def same(known: Known, place: str | None = None) -> Encoder:
             raise PateError(
                 f"--encoder {place} is another than {known.name!r}, which is needed: leave it out"
             )
+        if (net := _held(known)) is not None:
+            return net
         found = named("" if is_path(known.name) else known.name)  # a release names no place
     elif place is None:
         if known not in _OPENED:

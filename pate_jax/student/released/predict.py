@@ -60,6 +60,8 @@ class Student:
 
     def __init__(self, description: dict[str, Any], parameters: dict[str, np.ndarray]) -> None:
         self.net, self.columns = description["net"], description.get("columns", [])
+        known = self.columns[0].get("encoder") if len(self.columns) == 1 else None
+        self.photos = known if known and known["name"].startswith(("photos:", "lite")) else None
         self.target = description.get("target")  # of a number: its name, and the two ends of its range
         self.class_names = [str(name) for name in description["class_names"]]
         self.shape, self.dtype = tuple(self.net["input_shape"]), description.get("dtype", "")
@@ -320,6 +322,8 @@ def read_named(
     if "inputs" not in arrays:
         raise InputError(f"{path} has no array 'inputs'; it holds {', '.join(sorted(arrays)) or 'nothing'}")
     inputs, ids = arrays["inputs"], arrays.get("ids")
+    if inputs.ndim in (3, 4) and student.photos:
+        inputs = _vectors(student.photos, inputs, encoder)
     if ids is not None and ids.shape != inputs.shape[:1]:
         raise InputError(f"{path} has ids of shape {ids.shape} for inputs of shape {inputs.shape}")
     return inputs, None if ids is None else ids.tolist()
@@ -583,7 +587,7 @@ def _encoder() -> Any:
     return found
 
 
-def _vectors(known: dict[str, Any], records: list[Any], place: Path | str | None) -> np.ndarray:
+def _vectors(known: dict[str, Any], records: Any, place: Path | str | None) -> np.ndarray:
     """What the encoder of a student makes of texts, or of the photos of paths."""
     try:
         return _encoder().vectors(known, records, place)
@@ -593,15 +597,10 @@ def _vectors(known: dict[str, Any], records: list[Any], place: Path | str | None
 
 def _photos(folder: Path, student: Student, place: Path | str | None) -> tuple[np.ndarray, list[str]]:
     """The photos of a folder as the student takes them, and their names."""
-    paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in _PHOTOS)
-    paths = [path for path in paths if not path.name.startswith(".")]
-    if not paths:
-        raise InputError(f"{folder} holds no images ({', '.join(_PHOTOS)}); give at least one")
-    names = [path.relative_to(folder).as_posix() for path in paths]
-    known = student.columns[0].get("encoder") if len(student.columns) == 1 else None
-    if known is None or not known["name"].startswith(("photos:", "lite")):
-        raise InputError(f"{folder} is a folder, and this student takes no photos; give .npz or .csv")
-    return _vectors(known, paths, place), names
+    paths = sorted(one for one in folder.rglob("[!.]*") if one.suffix.lower() in _PHOTOS)
+    if student.photos is None or not paths:
+        raise InputError(f"{folder} is a folder: give photos ({', '.join(_PHOTOS)}) to a student of photos")
+    return _vectors(student.photos, paths, place), [path.relative_to(folder).as_posix() for path in paths]
 
 
 def _number(value: str, form: str) -> float:
