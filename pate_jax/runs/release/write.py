@@ -30,7 +30,8 @@ def write(folder: Path, student: Student, statement: Mapping[str, Any], facts: M
     student.save(home)
     storage.write_json(folder / "statement.json", "statement", statement)
     storage.write_json(home / "statement.json", "statement", statement)
-    storage.write_bytes(home / "predict.py", predictor().encode())
+    if student.program is None:
+        storage.write_bytes(home / "predict.py", predictor().encode())
     storage.write_bytes(home / "MODEL_CARD.md", model_card(student, statement, facts).encode())
 
 
@@ -51,6 +52,7 @@ def model_card(student: Student, statement: Mapping[str, Any], facts: Mapping[st
             _bought(statement, facts),
             f"Net: {json.dumps(student.description)}; {_size(student):,} parameters.",
             *_holds(student),
+            *([] if student.program is None else [_OF_OWN_NET]),
         ],
         "How good it is": [
             f"{numbers.told(facts)}."
@@ -156,6 +158,20 @@ _ALONE = """{needs}, and no file but those in this folder:
     python predict.py {file} --out labels.csv
 
 """
+_OF_OWN_NET = (
+    "The net is its makers' own, and its source is no part of this folder: program.stablehlo computes what "
+    "it says, and parameters.safetensors holds its numbers."
+)
+_BY_JAX = """Needs JAX and the package safetensors only, for arrays; `inputs` are float32 [n, {shape}]:
+
+    from pathlib import Path
+    from jax import export
+    from safetensors.numpy import load_file
+
+    program = export.deserialize(bytearray(Path("program.stablehlo").read_bytes()))
+    probabilities = program.call(load_file("parameters.safetensors"), inputs)
+
+"""
 _USE = """\
 With pate_jax: `pate predict FOLDER {file}`, or `pate_jax.Student.load(FOLDER).predict_proba(inputs)`,
 which takes a data frame, columns by name, an array or a file.
@@ -169,6 +185,8 @@ def _used(student: Student) -> str:
     file = "PHOTOS" if any(map(encoders.of_photos, reads)) else file
     needs = "Needs NumPy and the encoder (`pip install wordllama`) only" if reads else "Needs NumPy only"
     alone = _ALONE.format(needs=needs, file=file) if reads <= {encoders.TEXT} else ""
+    if student.program is not None:
+        alone = _BY_JAX.format(shape=", ".join(map(str, student.description["input_shape"])))
     return "## Use\n\n" + alone + _USE.format(file=file)
 
 
