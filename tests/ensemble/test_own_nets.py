@@ -156,6 +156,9 @@ def test_only_the_head_of_a_frozen_net_is_learned_and_stored():
     assert {*teachers.params["params"]} == {"last/kernel", "last/bias"}
     asked = tiny.images(records=9, seed=5)[0]
     assert ensemble.predict(net, tiny.Same(), teachers, asked).shape == (11, 9)
+    several = models.model_of(frozen(), (8, 8, 1), trainable=("last", "first/bias"))
+    learned = jax.eval_shape(several.init, jax.random.key(0))["params"]
+    assert {*learned} == {"last/kernel", "last/bias", "first/bias"}
 
 
 class Masked(nnx.Module):
