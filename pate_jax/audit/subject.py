@@ -20,6 +20,7 @@ from pate_jax.runs.record import HEADCOUNT, Settings
 from pate_jax.runs.release.findings import Ended, Finding, failed, unchecked
 from pate_jax.runs.settings import PartitionChoice
 from pate_jax.runs.tune.candidates import Choice
+from pate_jax.system.tasks import HERE, Engine
 
 ELSEWHERE = "the votes were made elsewhere, so nothing is known of their teachers"
 
@@ -33,6 +34,7 @@ class Subject:
     run: RunDirectory
     retrained: int = RETRAINED
     deep: bool = False
+    engine: Engine = HERE
 
     @property
     def settings(self) -> Settings:

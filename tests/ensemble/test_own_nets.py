@@ -156,6 +156,9 @@ def test_only_the_head_of_a_frozen_net_is_learned_and_stored():
     assert {*teachers.params["params"]} == {"last/kernel", "last/bias"}
     asked = tiny.images(records=9, seed=5)[0]
     assert ensemble.predict(net, tiny.Same(), teachers, asked).shape == (11, 9)
+    several = models.model_of(frozen(), (8, 8, 1), trainable=("last", "first/bias"))
+    learned = jax.eval_shape(several.init, jax.random.key(0))["params"]
+    assert {*learned} == {"last/kernel", "last/bias", "first/bias"}
 
 
 class Masked(nnx.Module):
@@ -187,6 +190,51 @@ def noisy(logits, labels):
 
 
 SECRET = jnp.ones((64, 64))
+ROWS = [jnp.ones(64) * row for row in range(64)]
+
+
+@jax.custom_batching.custom_vmap
+def mean_of_all(gradient):
+    return gradient
+
+
+@mean_of_all.def_vmap
+def _(teachers, batched, gradient):
+    return jnp.broadcast_to(gradient.mean(0), gradient.shape), True
+
+
+MEETING = optax.chain(
+    optax.stateless(lambda updates, params: jax.tree.map(mean_of_all, updates)), optax.sgd(0.1)
+)
+
+
+@jax.custom_vjp
+def watched(logits):
+    return logits
+
+
+def seen_by_host(_, slope):
+    kind = jax.ShapeDtypeStruct(slope.shape, slope.dtype)
+    return (jax.pure_callback(np.asarray, kind, slope, vmap_method="sequential"),)
+
+
+watched.defvjp(lambda logits: (logits, None), seen_by_host)
+
+
+def plain_net(**changed):
+    """A net of a user's own without Flax."""
+    net = tiny.table_net()
+    return fit(net._replace(**changed), data=tiny.table(), devices=1)
+
+
+def with_sums(params, inputs):
+    return tiny.table_net().apply(params, inputs) + SECRET.sum()
+
+
+def fit_rule(tx):
+    return fit(tiny.table_net(), data=tiny.table(), own={"tx": tx}, devices=1, learning_rate=None)
+
+
 BAD = {
     "other arguments": (lambda: fit(Masked(rngs=nnx.Rngs(0))), "also takes 'mask'"),
     "no arguments": (lambda: fit(partial(own_nets.Dropped, 64)), "cannot be made .*'classes'"),
@@ -204,6 +252,24 @@ BAD = {
     "held": (
         lambda: fit(tiny.image_net(), own={"loss": lambda p, y: p[:, 0] * SECRET.sum()}),
         r"loss holds an array float32\[64, 64\]",
+    ),
+    "held in parts": (
+        lambda: fit(tiny.image_net(), own={"loss": lambda p, y: p[:, 0] * sum(row.sum() for row in ROWS)}),
+        r"loss holds an array float32\[64\] .*1,088 numbers in all",
+    ),
+    "held by a net without Flax": (lambda: plain_net(apply=with_sums), "the net holds an array"),
+    "held from the start by a rule": (
+        lambda: fit_rule(optax.GradientTransformation(lambda params: SECRET, optax.identity().update)),
+        "tx holds an array",
+    ),
+    "the host, in a gradient": (
+        lambda: fit(tiny.image_net(), own={"loss": lambda p, y: watched(p)[:, 0]}),
+        "loss calls the host",
+    ),
+    "all of a vmap": (lambda: fit_rule(MEETING), "tx says what becomes of it in a vmap"),
+    "a front of all records": (
+        lambda: plain_net(front=lambda inputs: inputs - inputs.mean(0)),
+        "other numbers beside other records",
     ),
     "another shape": (
         lambda: fit(tiny.image_net(), own={"augment": lambda k, x: x[1:]}, augment=None),

@@ -39,6 +39,7 @@ from pate_jax.mechanisms.crowds import (
     Judgement,
     NeighbourCounts,
     Score,
+    TeacherSums,
     Voting,
 )
 
@@ -179,6 +180,15 @@ def headcount_for(mu: float, voting: Voting) -> HeadCount:
     (35.53, 43.51)
     """
     return HeadCount(max(1.0, 1 / mu / math.sqrt(1 - _JOINED[voting]) * _MORE))
+
+
+def teacher_sums_for(mu: float, teachers: int, directions: int, length: int) -> TeacherSums:
+    """Sums of teachers' vectors that cost `mu`, however one record changes its teacher.
+
+    >>> round(teacher_sums_for(0.25, 100, 8, 1000).sigma, 1)
+    8000.0
+    """
+    return TeacherSums(teachers, directions, length, max(1.0, 2 * length / mu * _MORE))
 
 
 def histogram_for(mu: float, queries: int) -> GaussianHistogram:

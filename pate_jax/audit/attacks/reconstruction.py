@@ -61,6 +61,8 @@ _HOLDS = {
     "statement.json": "figures that read nothing from the private data, and what was asked for",
     "MODEL_CARD.md": "the same in words, with figures of public data",
     "predict.py": "a program of this package, the same for everybody",
+    "encoder.py": "a program of this package, the same for everybody",
+    "encoder.onnx": "the encoder of photos, the same for everybody",
     "report.html": "the statement, public inputs with their answers, and figures of public data",
 }
 
@@ -289,8 +291,8 @@ def _found(
         if again.description != released.description:
             finding = failed("the student is another net than public inputs and answers give")
         same = all(
-            (Path(name) / "student" / file).read_bytes() == (run.student / file).read_bytes()
-            for file in ("parameters.npz", "student.json")
+            file.read_bytes() == (run.student / file.name).read_bytes()
+            for file in (Path(name) / "student").iterdir()
         )
     return Reconstructed(
         finding,

@@ -33,6 +33,7 @@ from pate_jax.runs import inputs, ledger
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.directory import Kind, RunDirectory, kind_of
 from pate_jax.system import storage
+from pate_jax.system.tasks import HERE, Engine
 
 SENSITIVE = (
     "SENSITIVE: about single persons, from private records. Keep it in private/ and publish none of it"
@@ -132,7 +133,7 @@ def _plain(value: Any) -> Any:
     return None if value == math.inf else value
 
 
-def assess(run: RunDirectory, people: str | None = None) -> Risk:
+def assess(run: RunDirectory, people: str | None = None, engine: Engine = HERE) -> Risk:
     """The risk of people in a finished run: `all`, a number of them, or a file that lists their ids.
 
     Left open, it is everybody where no teacher learns step by step, and else a sample of 20. The result is
@@ -147,7 +148,7 @@ def assess(run: RunDirectory, people: str | None = None) -> Risk:
             "from records"
         )
     run.existing(run.public_statement, "account")
-    found = _WAYS[kind](run, people)
+    found = _WAYS[kind](run, people, engine)
     refuse_more_than_promised(found)
     return found
 
@@ -169,8 +170,9 @@ def refuse_more_than_promised(risk: Risk) -> None:
         )
 
 
-def _of_crowd(run: RunDirectory, people: str | None) -> Risk:
+def _of_crowd(run: RunDirectory, people: str | None, engine: Engine) -> Risk:
     """The risk of a crowd's voters: one Gaussian shift each."""
+    del engine  # which would take longer to start
     crowd = crowd_inputs.opened(run, tolerant=True)
     found, delta = removals.shifts_of(crowd), _delta(run)
     wanted = chosen_people(found.names.tolist(), people or EVERYBODY, key=_sampling(run))
@@ -184,7 +186,7 @@ def _of_crowd(run: RunDirectory, people: str | None) -> Risk:
     return Risk(run, found.names[rows], exposure, changed, none, everybody, by, delta, promised)
 
 
-def _of_teachers(run: RunDirectory, people: str | None) -> Risk:
+def _of_teachers(run: RunDirectory, people: str | None, engine: Engine) -> Risk:
     """The risk of people whose records lie with one teacher each: the votes that move without them."""
     mechanism, _ = answering(run)
     opened = inputs.open(run, tolerant=True)
@@ -192,7 +194,7 @@ def _of_teachers(run: RunDirectory, people: str | None) -> Risk:
     names = np.unique(units_of(opened.dataset.private, opened.cut.by))
     usual = EVERYBODY if of_teachers.config.closed_form else str(min(SAMPLE, len(names)))
     wanted = chosen_people(names.tolist(), people or usual, key=_sampling(run))
-    delta, moved = _delta(run), of_teachers.moves(wanted)
+    delta, moved = _delta(run), of_teachers.moves(wanted, engine)
     exposure = pair.of_votes(mechanism, of_teachers.votes.votes, moved, delta)
     number = np.array([len(one.queries) for one in moved], np.float64)
     unknown = np.full(len(wanted), np.nan)
@@ -200,7 +202,7 @@ def _of_teachers(run: RunDirectory, people: str | None) -> Risk:
     return Risk(run, np.array(wanted), exposure, unknown, number, len(names), by, delta, promised)
 
 
-_WAYS: Mapping[Kind, Callable[[RunDirectory, str | None], Risk]] = {
+_WAYS: Mapping[Kind, Callable[[RunDirectory, str | None, Engine], Risk]] = {
     "teachers": _of_teachers,
     "crowd": _of_crowd,
 }

@@ -33,6 +33,7 @@ from pate_jax.runs.record import COMPARED, CROWD, PLANNED, RECORDS
 from pate_jax.runs.report import plain_pages
 from pate_jax.runs.settings import CrowdChoice, DataChoice, RunConfig, to_settings
 from pate_jax.system import progress, storage
+from pate_jax.system.tasks import HERE, Engine
 
 _AUTO = student.Auto()
 
@@ -42,13 +43,14 @@ def begin(
     choice: DataChoice,
     voters: CrowdChoice,
     config: student.StudentConfig = _AUTO,
+    engine: Engine = HERE,
 ) -> Crowd:
     """Open the data of a run, and record what it is made from; `config` is that of the student.
 
     Nothing is recorded before the data were opened and found fit, so a mistyped command can be given again.
     """
     crowd_inputs.refuse_others(run)
-    crowd = crowd_inputs.made(run, choice, voters)
+    crowd = crowd_inputs.made(run, choice, voters, engine=engine)
     processes.check(crowd)
     students.check(config, crowd)
     crowd.check_public()
@@ -208,20 +210,20 @@ def summary(run: RunDirectory) -> dict[str, Any]:
     return budget.of_releases(run, lines, state(run, delta).headline.epsilon, delta)
 
 
-def run(config: RunConfig) -> dict[str, Any] | Chosen:
+def run(config: RunConfig, engine: Engine = HERE) -> dict[str, Any] | Chosen:
     """Count, release, account, teach and report; what is finished already is not repeated.
 
     Of several processes all count; the first does the rest, and the others return nothing. Where teachers
     are chosen, all return these, and nothing but the number of voters was released.
     """
     run = RunDirectory(config.directory)
-    ended = processes.together(config, lambda: _released(run, config))
+    ended = processes.together(config, lambda: _released(run, config, engine))
     if ended.chosen is not None:
         return ended.chosen
     if not ended.goes_on:
         return {}
     with run.writing():
-        crowd = _release(run, config)
+        crowd = _release(run, config, engine)
         if isinstance(crowd, Chosen):
             return crowd
         account(run, config.delta)
@@ -229,13 +231,13 @@ def run(config: RunConfig) -> dict[str, Any] | Chosen:
         return tell(run) | registration.shown(run)
 
 
-def _released(run: RunDirectory, config: RunConfig) -> Chosen | None:
+def _released(run: RunDirectory, config: RunConfig, engine: Engine) -> Chosen | None:
     with run.writing():
-        found = _release(run, config)
+        found = _release(run, config, engine)
     return found if isinstance(found, Chosen) else None
 
 
-def _release(run: RunDirectory, config: RunConfig) -> Crowd | Chosen:
+def _release(run: RunDirectory, config: RunConfig, engine: Engine) -> Crowd | Chosen:
     """Begin, choose the voters if that is left open, and release; what is released is not counted again."""
     open_yet = config.who == "auto"
     before = teachers.of(run) if open_yet else None
@@ -243,7 +245,7 @@ def _release(run: RunDirectory, config: RunConfig) -> Crowd | Chosen:
         return before
     begun = choice.begun_as(run)
     wanted = config.crowd_as(cast(Voting, begun.voters)) if open_yet else config.crowd
-    crowd = begin(run, config.data, steps.as_begun(run, wanted), config.student)
+    crowd = begin(run, config.data, steps.as_begun(run, wanted), config.student, engine)
     public_labels.begin(run, crowd.dataset, config.learn_from_public_labels, metric_of(crowd))
     registration.enter(run, plan_of(run), lambda: crowd.dataset, config.register)
     if open_yet:

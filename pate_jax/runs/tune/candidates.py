@@ -15,9 +15,9 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -34,13 +34,14 @@ from pate_jax.runs.crowds import release, stages, steps, students
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory, close
 from pate_jax.runs.driver import ChargedFirst, Question
-from pate_jax.runs.inputs import WHERE, Inputs, open_data, record
+from pate_jax.runs.inputs import WHERE, Inputs, open_classes, open_data, record
 from pate_jax.runs.plans import Plan
 from pate_jax.runs.record import CANDIDATE, CROWD, TRIAL, TUNE, Settings
 from pate_jax.runs.secret import Secret
 from pate_jax.runs.settings import STROKES, CrowdChoice, DataChoice, PartitionChoice, to_settings
 from pate_jax.runs.tune.settings import Setting, TuneConfig
 from pate_jax.system import devices, progress, storage
+from pate_jax.system.tasks import HERE, Engine
 
 
 @dataclass(frozen=True, init=False)
@@ -164,7 +165,7 @@ def begin(run: RunDirectory, config: TuneConfig) -> Choice:
     if TUNE not in known and known.stages:
         raise PateError(f"{run.root} is another run: choose another --out for this choice of settings")
     data = config.data.drawn(STROKES)
-    dataset, tuned = open_data(data), config.tuned
+    dataset, tuned = open_classes(data, "pate tune"), config.tuned
     relation.check_users_count(dataset, config.by)
     records = records_of(dataset)
     _check_same(known, records)
@@ -305,7 +306,7 @@ def best(scores: list[int]) -> int:
     return 1 + scores.index(max(scores))
 
 
-def run(config: TuneConfig) -> dict[str, Any]:
+def run(config: TuneConfig, engine: Engine = HERE) -> dict[str, Any]:
     """Charge, make and score all candidates, and publish the best; what is finished is not repeated."""
     if devices.processes() > 1:
         raise PateError(f"a choice of settings runs in one process, not in {devices.processes()}")
@@ -315,8 +316,30 @@ def run(config: TuneConfig) -> dict[str, Any]:
         for line in said(config):
             progress.say(line)
         with progress.quiet():
-            numbers = [make(choice, number) for number in choice.numbers]
-            return publish(choice, best([score(place) for place in numbers]))
+            there = choice if engine is HERE else run.root
+            dict(engine.each(one_candidate, [Candidate(there, number) for number in choice.numbers]))
+            places = [Place(run.root, number) for number in choice.numbers]
+            return publish(choice, best([score(place) for place in places]))
+
+
+class Candidate(NamedTuple):
+    """A candidate to be made: of a choice that is open here, or of one that a worker opens."""
+
+    choice: Choice | Path
+    number: int
+
+
+def one_candidate(one: Candidate) -> None:
+    """Make a candidate, in its own folder."""
+    choice = one.choice if isinstance(one.choice, Choice) else _opened(one.choice)
+    with progress.quiet():
+        make(choice, one.number)
+
+
+@lru_cache(maxsize=1)
+def _opened(root: Path) -> Choice:
+    run = RunDirectory(root)
+    return Choice(run, open_data(run.record.read().data))
 
 
 def score(place: Place) -> int:
