@@ -135,6 +135,28 @@ def test_a_chain_of_optax_sees_the_teachers_own_steps():
     assert np.array_equal(fit_table(tx=falling, epochs=6), fit_table(tx=optax.sgd(0.1), epochs=2))
 
 
+def stopping(inputs=None, stop_below=None, epochs=8, width=11):
+    """Teachers whose rate is the same at every step, so that how many there were is all that matters."""
+    settings = {"width": width, "devices": 1, "batch_size": 12, "min_steps": 1, "epochs": epochs}
+    own, more = {"tx": optax.sgd(1.0)}, {"learning_rate": None, "stop_below": stop_below}
+    data = tiny.table() if inputs is None else (inputs, tiny.table()[1])
+    return fit(tiny.table_net(), data=data, own=own, **settings, **more)
+
+
+def test_a_teacher_stops_by_its_own_records_and_no_other_notices():
+    at_once, one = stopping(stop_below=1e9), stopping(epochs=1)
+    assert np.array_equal(tiny.leaves(at_once.params), tiny.leaves(one.params))
+    long, early = (tiny.leaves(stopping(stop_below=loss).params) for loss in (None, 0.3))
+    same = (long == early).all(axis=1)
+    assert 2 < same.sum() < 10, "some go on to the end, among them the one without records"
+    cut, inputs = tiny.shards(), tiny.table()[0].copy()
+    inputs[cut.rows[5, : cut.counts[5]]] *= -3
+    for width in (1, 11):
+        before, after = (stopping(some, 0.3, width=width).params for some in (None, inputs))
+        assert np.array_equal(others(before, 5), others(after, 5))
+        assert not np.array_equal(tiny.leaves(before, 5), tiny.leaves(after, 5))
+
+
 def test_a_loss_and_an_augmentation_of_ones_own_are_used():
     def none(logits, labels):
         return 0.0 * logits[:, 0]
