@@ -107,10 +107,13 @@ class Workers:
 
     def each(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[tuple[int, Result]]:
         """Place and result of every item, as they end; an error ends the others."""
+        import dask.config
         from distributed import as_completed
 
         wanted = [Task(function, item, versions(), os.getcwd()) for item in items]
-        futures = self._client.map(_done, wanted, pure=False)
+        large = {"distributed.admin.large-graph-warning-threshold": "1TB"}  # items may hold public arrays
+        with dask.config.set(large):
+            futures = self._client.map(_done, wanted, pure=False)
         place_of = {future.key: place for place, future in enumerate(futures)}
         try:
             with _in_words(self._client):

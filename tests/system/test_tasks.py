@@ -9,15 +9,18 @@ import threading
 import time
 import warnings
 from dataclasses import replace
+from functools import partial
 
 import honest_runs
 import numpy as np
 import pytest
 
+from pate_jax.aggregate import noise
 from pate_jax.audit import verify
-from pate_jax.audit.attacks import replicas, risk, shadows
+from pate_jax.audit.attacks import canaries, replicas, risk, shadows
 from pate_jax.errors import PateError, PateWarning
 from pate_jax.runs import voters_comparison
+from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import open_data
 from pate_jax.runs.settings import DataChoice
@@ -319,3 +322,17 @@ def test_voters_are_rehearsed_alike_on_workers(some_workers):
     wish = {"records": 500, "epsilon": 3.0, "delta": 1e-5}
     here = voters_comparison.rehearsed(dataset, **wish)
     assert voters_comparison.rehearsed(dataset, **wish, engine=some_workers) == here
+
+
+@pytest.mark.long
+def test_canaries_play_alike_on_workers(some_workers):
+    run = honest_runs.crowd("sums")
+    opened = crowd_inputs.opened(run, tolerant=True)
+    made = canaries.planted(opened, *canaries.releases(run), 400)
+
+    def played(engine):
+        key = partial(noise.seeded_key, 3)
+        return canaries.played(made, 4, coins=np.random.default_rng(1), key=key, engine=engine)
+
+    for one, other in zip(played(tasks.HERE), played(some_workers), strict=True):
+        np.testing.assert_array_equal(one, other)

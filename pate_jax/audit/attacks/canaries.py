@@ -49,6 +49,7 @@ from pate_jax.runs.crowds import steps
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
+from pate_jax.system.tasks import HERE, Engine
 
 RUNS = 16  # at least, in which the canaries play
 _FAR = 1 << 30  # coordinate of a canary, far beyond what a vector may hold
@@ -80,11 +81,12 @@ def played(
     *,
     coins: np.random.Generator,
     key: Callable[[], jax.Array] = noise.fresh_key,
+    engine: Engine = HERE,
 ) -> Played:
     """So many runs, each with coins and noise of its own."""
     half = pipeline.records // 2
     tossed = coins.random((runs, half)) < 0.5
-    seen = [pipeline(np.concatenate([one, ~one]), key=key()) for one in tossed]
+    seen = steps_canaries.games(pipeline, tossed, key, engine)
     table = np.stack([one.table for one in seen if one.table is not None])
     logits = membership.logit(np.stack([one.confidence for one in seen]))
     return Played(tossed, table[:, :half], logits[:, :half] - logits[:, half:])
@@ -204,14 +206,14 @@ def of_sums(run: RunDirectory, flags: Flags) -> Bounds:
     canaries = _enough(flags)
     opened = crowd_inputs.opened(run, tolerant=True)
     if steps.planned(run) > 1:
-        return of_steps(opened, releases(run)[1], canaries)
+        return of_steps(opened, releases(run)[1], canaries, flags.engine)
     made = planted(opened, *releases(run), canaries)
     runs = game(canaries, made.records // 2)
-    seen = played(made, runs, coins=_coins())
+    seen = played(made, runs, coins=_coins(), engine=flags.engine)
     return Bounds(seen.coins.size, runs, bounds(seen, made, opened.choice.delta))
 
 
-def of_steps(opened: Crowd, number: HeadCount, canaries: int) -> Bounds:
+def of_steps(opened: Crowd, number: HeadCount, canaries: int, engine: Engine = HERE) -> Bounds:
     """The same where sums take several steps."""
     made = steps_canaries.planted(
         opened.plan,
@@ -223,7 +225,7 @@ def of_steps(opened: Crowd, number: HeadCount, canaries: int) -> Bounds:
         by_user=opened.choice.by == "user",
     )
     runs = game(canaries, made.records // 2)
-    seen = steps_canaries.played(made, runs, coins=_coins())
+    seen = steps_canaries.played(made, runs, coins=_coins(), engine=engine)
     return Bounds(seen.coins.size, runs, steps_canaries.bounds(seen, made, opened.choice.delta))
 
 
