@@ -1,8 +1,11 @@
 """Crowds of a table in several files: bit for bit the release of one file, and none of files that change."""
 
 import shutil
+import signal
+import time
 from dataclasses import replace
 
+import forked
 import numpy as np
 import pytest
 import scanned_files as files
@@ -127,6 +130,38 @@ def test_workers_without_files_have_no_work(tmp_path, public, capsys):
     assert "--workers 2 shares out a private table in several files" in capsys.readouterr().err
 
 
+@pytest.mark.long
+def test_killed_at_twenty_moments_a_run_by_user_releases_the_same(tmp_path, public):
+    folder = files.cut(tmp_path / "many", files.of_users(PRIVATE, 60), "abc")
+    words = f"run --private {folder}/*.parquet --public {public} --label-column sick --id-column pid "
+    words += "--user-column who --by user --voters sums --steps 2 --epsilon 4 --seed 4 --register none --out"
+
+    def made(out):
+        assert not list(out.rglob(".*.tmp"))
+        lines = list(ledger.releases(RunDirectory(out).ledger))
+        return [(line.batch, line.public, line.exact, line.values) for line in lines]
+
+    began = time.monotonic()
+    assert forked.ended([forked.pate([*words.split(), tmp_path / "whole"])]) == [0]
+    seconds, whole = time.monotonic() - began, made(tmp_path / "whole")
+    random, killed, number, outs = np.random.default_rng(0), 0, 0, set()
+    while killed < 20:
+        out = tmp_path / f"run-{number}"
+        process = forked.pate([*words.split(), out])
+        process.join(random.uniform(0, seconds))
+        if process.exitcode is None:
+            process.kill()
+            killed += 1
+        else:
+            number += 1
+        process.join()
+        assert process.exitcode in (0, -signal.SIGKILL)
+        outs.add(out)
+    for out in outs:
+        assert forked.ended([forked.pate([*words.split(), out])]) == [0]
+        assert made(out) == whole
+
+
 def users_in(group):
     return len(np.unique(scans.users_of(group).users))
 
@@ -211,10 +246,14 @@ def test_a_run_of_files_stands_every_check_and_a_changed_record_fails(tmp_path, 
         pipeline.run(config)
 
 
-def test_a_file_that_changes_is_refused_and_nothing_is_charged(tmp_path, public, monkeypatch):
-    folder = files.cut(tmp_path / "many", PRIVATE, "abc")
-    crowd = begun(tmp_path / "run", folder, public)
-    other = files.write(tmp_path / "other" / "b.parquet", files.rows(files.drawn(200, 9), 7, 157))
+@pytest.mark.parametrize("by", ["record", "user"])
+def test_a_file_that_changes_is_refused_and_nothing_is_charged(tmp_path, public, monkeypatch, by):
+    private, changed = PRIVATE, files.drawn(200, 9)
+    if by == "user":
+        private, changed = (files.of_users(columns, 60) for columns in (private, changed))
+    folder = files.cut(tmp_path / "many", private, "abc")
+    crowd = begun(tmp_path / "run", folder, public, by=by)
+    other = files.write(tmp_path / "other" / "b.parquet", files.rows(changed, 7, 157))
     kept = shutil.copy(folder / "b.parquet", tmp_path / "kept.parquet")
     shutil.copy(other, folder / "b.parquet")
     with pytest.raises(PateError, match=r"b\.parquet was changed"):
@@ -231,7 +270,7 @@ def test_a_file_that_changes_is_refused_and_nothing_is_charged(tmp_path, public,
     assert len(list(ledger.releases(crowd.run.ledger))) == 1 and not crowd.run.table.exists()
     shutil.copy(kept, folder / "b.parquet")
     release.release(crowd)
-    whole = begun(tmp_path / "whole", files.write(tmp_path / "one.parquet", PRIVATE), public)
+    whole = begun(tmp_path / "whole", files.write(tmp_path / "one.parquet", private), public, by=by)
     assert [line.values for line in ledger.releases(crowd.run.ledger)] == [one[3] for one in released(whole)]
 
 
