@@ -45,7 +45,7 @@ def model_card(student: Student, statement: Mapping[str, Any], facts: Mapping[st
                 f"{single.plain(label)}: {len(one['classes'])} classes: {_classes(one['classes'])}."
                 for label, one in facts["labels"].items()
             ),
-            f"Inputs: {single.takes(student)}.",
+            *single.reads(student),
         ],
         "Privacy": single.promised(statement, facts),
         "How it was made": [

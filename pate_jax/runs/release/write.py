@@ -87,8 +87,7 @@ def model_card(student: Student, statement: Mapping[str, Any], facts: Mapping[st
     sections = {
         "What it says, and of what": [
             f"Task: {_task(student, names)}.",
-            f"Inputs: {takes(student)}.",
-            *(f"Encoder: {texts.described(one)}; {NOT_COVERED}." for one in texts.seen(student.columns)),
+            *reads(student),
         ],
         "Privacy": promised(statement, facts),
         "How it was made": [
@@ -109,6 +108,12 @@ def model_card(student: Student, statement: Mapping[str, Any], facts: Mapping[st
     }
     tables = "".join(_table(heads, rows) for heads, rows in measures_page.tables(facts))
     return card(sections, statement, facts, student, tables)
+
+
+def reads(student: Student) -> list[str]:
+    """The lines about inputs and their encoder."""
+    known = [f"Encoder: {texts.described(one)}; {NOT_COVERED}." for one in texts.seen(student.columns)]
+    return [f"Inputs: {takes(student)}.", *known]
 
 
 def promised(statement: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:

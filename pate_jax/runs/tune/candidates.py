@@ -165,7 +165,7 @@ def begin(run: RunDirectory, config: TuneConfig) -> Choice:
     if TUNE not in known and known.stages:
         raise PateError(f"{run.root} is another run: choose another --out for this choice of settings")
     data = config.data.drawn(STROKES)
-    dataset, tuned = open_classes(data, "pate tune"), config.tuned
+    dataset, tuned = open_classes(data, "pate tune", run.encoded), config.tuned
     relation.check_users_count(dataset, config.by)
     records = records_of(dataset)
     _check_same(known, records)
