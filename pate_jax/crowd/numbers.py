@@ -181,7 +181,7 @@ def predicted(
     """How far the numbers that one teacher predicts are from the line, over its width: from -1 to 1.
 
     The teacher is a ridge regression on what the line leaves of its own records' numbers, under the penalty
-    that those records favour. What it predicts is clipped to the range.
+    that those records favour. Beyond the width, which around the middle is the range, it is clipped.
 
     >>> line = Line(np.array([0, 2500 * FINE]), 5000)
     >>> rows, steps = np.array([[-30, 2], [-10, 2], [10, 2], [30, 2]]), np.array([2000, 4000, 6000, 8000])
@@ -191,9 +191,7 @@ def predicted(
     order = np.lexsort((steps, *seen.T))  # so that no bit depends on what records are called
     seen, steps = seen[order], steps[order]
     weights, _ = ridge(seen[:, :-1], steps - line.steps(seen))
-    before = line.steps(asked)
-    said = np.clip(before + asked[:, :-1] @ weights[:-1] + weights[-1], 0, GRID)
-    return np.asarray(np.clip((said - before) / line.width, -1, 1))
+    return np.asarray(np.clip((asked[:, :-1] @ weights[:-1] + weights[-1]) / line.width, -1, 1))
 
 
 def answer(

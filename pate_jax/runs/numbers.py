@@ -108,9 +108,9 @@ class Taught(Numbers):
     words = (
         "Every teacher learned numbers from its own share of the records, by ridge regression on vectors "
         "that a rule made which public inputs alone had taught. It predicted the numbers of public inputs, "
-        "and its predictions were clipped to the public range. Random noise was added to the sum of what all "
+        "and what it said was clipped to a public range. Random noise was added to the sum of what all "
         "teachers said, and the mean moved a prediction that was learned from public numbers, or, where "
-        "there were none, was the middle of the range."
+        "there were none, was the middle of the target's range."
     )
 
     @property
