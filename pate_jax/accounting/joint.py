@@ -20,7 +20,7 @@ from pate_jax.accounting import composition, costs, curves, figures
 from pate_jax.accounting.costs import AnyEvent, Tables, Trained
 from pate_jax.accounting.curves import Epsilon, with_slack
 from pate_jax.accounting.exact import counts
-from pate_jax.mechanisms.crowds import CrowdRelease
+from pate_jax.mechanisms.crowds import CrowdRelease, Judgement
 from pate_jax.mechanisms.events import Answers
 from pate_jax.mechanisms.stable import StableAnswers
 
@@ -38,7 +38,7 @@ def epsilon(events: Sequence[AnyEvent], delta: float) -> float | None:
     releases = [event for event in events if isinstance(event, CrowdRelease)]
     answers = [event for event in events if isinstance(event, Answers)]
     trained = [event for event in events if isinstance(event, Trained)]
-    if len(releases) == len(events):
+    if len(releases) == len(events) and not _have_judges(releases):
         found = counts.worst(releases, delta)
     elif len(answers) == len(events) and _are_one_list(answers):
         found = _of_list(answers, delta)
@@ -47,6 +47,11 @@ def epsilon(events: Sequence[AnyEvent], delta: float) -> float | None:
     else:
         found = _of_any(events, releases, delta)
     return found if math.isfinite(found) else None
+
+
+def _have_judges(releases: Sequence[CrowdRelease]) -> bool:
+    """Whether voters are held out in some run, who may vote in the tables of another."""
+    return any(isinstance(release, Judgement) for release in releases)
 
 
 def _are_one_list(answers: Sequence[Answers]) -> bool:
@@ -100,8 +105,12 @@ def _curve(event: AnyEvent) -> curves.Curve:
 
 
 def _mu(events: Sequence[AnyEvent], releases: Sequence[CrowdRelease]) -> float | None:
-    """The mu of all events, if each has one; that of a crowd's releases is of any voter."""
-    each = [counts.worst_mu(releases)] if releases else []
+    """The mu of all events, if each has one; that of a crowd's releases is of any voter.
+
+    Where voters are held out, one voter may move every release: it votes in one run and judges in another.
+    """
+    apart = [[one] for one in releases] if _have_judges(releases) else [releases]
+    each = [counts.worst_mu(some) for some in apart if some]
     for event in events:
         if isinstance(event, Tables):
             each.append(event.mu)

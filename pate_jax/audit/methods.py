@@ -61,7 +61,7 @@ def _faults(method: OwnMethod, line: CrowdLine, before: list[CrowdLine]) -> Iter
 def _uncast(method: OwnMethod, line: CrowdLine, exact: np.ndarray) -> Iterator[str]:
     """What of a table so many voters cannot have cast."""
     if exact.shape[0] * exact.shape[1] > 1:
-        units, event = partition.units_of(method.dataset.private, method.promise.by), line.event
+        units, event = partition.units_of(method._inputs.dataset.private, method.promise.by), line.event
         voters = event.teachers if isinstance(event, TeacherSums) else len(np.unique(units))
         yield from beyond(event, exact, voters)  # type: ignore[arg-type]
 
@@ -73,7 +73,7 @@ def moved(subject: Subject) -> Iterator[Finding]:
     """
     method, run = _method(subject), subject.run
     subject.needs("run", run.ledger)
-    private, found = method.dataset.private, method.released()
+    private, found = method._inputs.dataset.private, method.released()
     units = partition.units_of(private, method.promise.by)
     names = np.unique(units)
     some = np.random.default_rng(len(names)).choice(names, min(_SAMPLED, len(names)), replace=False)

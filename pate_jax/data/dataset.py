@@ -126,6 +126,22 @@ class Scanned(Protocol):
         """The ids and users of at least so many letters, without some."""
 
 
+class _Hidden:
+    """In place of a column of private records."""
+
+    def _refuse(self, *_: Any) -> Any:
+        raise PateError(
+            "private records are read here, where only public inputs and releases may be: read those that "
+            "`count` is given, in `count` alone"
+        )
+
+    __array__ = __getitem__ = __len__ = __iter__ = __eq__ = __getattr__ = _refuse
+    __hash__ = None  # type: ignore[assignment]
+
+
+_HIDDEN: Any = _Hidden()
+
+
 @dataclass(frozen=True)
 class Dataset:
     """A private part for the teachers, a public part for the queries, and a test part.
@@ -160,7 +176,7 @@ class Dataset:
     @property
     def input_shape(self) -> tuple[int, ...]:
         """The shape of one record's input."""
-        return self.private.inputs.shape[1:]
+        return self.public.inputs.shape[1:]
 
     def seen_in(self, space: str, encoder: str = "") -> Dataset:
         """The data set as a space sees it: `encoder` without a function takes features for inputs."""
@@ -168,6 +184,14 @@ class Dataset:
             return self
         test = None if self.test is None else self.test.encoded()
         return replace(self, private=self.private.encoded(), public=self.public.encoded(), test=test)
+
+    @property
+    def without_records(self) -> Dataset:
+        """The data set for whoever may not read private records: even their number is not in it."""
+        kept: dict[str, Any] = {
+            name: None if part is None else _HIDDEN for name, part in self.private._asdict().items()
+        }
+        return replace(self, private=Part(**kept), private_notes={}, scan=None)
 
     @cached_property
     def private_digests(self) -> tuple[str, ...]:

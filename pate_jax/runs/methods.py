@@ -14,6 +14,7 @@ import importlib.metadata
 import json
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -63,8 +64,9 @@ class OwnMethod(Method[CrowdRelease]):
     """The base of a method in one file: `question`, `count` and `lesson` are its own, and `words`.
 
     A question reads public things and earlier releases alone, and a count the private records. A lesson reads
-    public inputs and releases, and must not reach for the records. All three are called again when a run goes
-    on and when it is verified, and must give the same bits: no clock, no random numbers without a fixed seed.
+    public inputs and releases. `dataset` holds no private records, so neither can reach for them by accident.
+    All three are called again when a run goes on and when it is verified, and must give the same bits: no
+    clock, no random numbers without a fixed seed.
     """
 
     name: ClassVar[str]
@@ -72,7 +74,7 @@ class OwnMethod(Method[CrowdRelease]):
     covers: ClassVar[tuple[str, ...]] = ("record",)  # whom its bounds hold for; "user" where it counts users
 
     def __init__(self, inputs: Inputs, promise: Promise) -> None:
-        self.inputs, self.promise, self.run = inputs, promise, inputs.run
+        self._inputs, self.promise, self.run = inputs, promise, inputs.run
 
     def question(self, public: PublicInputs, released: Sequence[CrowdLine]) -> CrowdRelease | None:
         """What is released next; None at the end."""
@@ -86,10 +88,10 @@ class OwnMethod(Method[CrowdRelease]):
         """The student of what was released."""
         raise NotImplementedError
 
-    @property
+    @cached_property
     def dataset(self) -> Dataset:
-        """The private, public and test parts."""
-        return self.inputs.dataset
+        """The public and test parts; whoever reads the private one of it is refused."""
+        return self._inputs.dataset.without_records
 
     def plan(self) -> Plan:
         """All that the run may spend: what it has promised."""
@@ -135,7 +137,7 @@ class OwnMethod(Method[CrowdRelease]):
     def measure(self, question: Question[CrowdRelease]) -> Table:
         """The exact table, of the shape and kind that its event says."""
         before = self.released()[: question.number - 1]
-        table = np.asarray(self.count(self.dataset.private, question.event, before))
+        table = np.asarray(self.count(self._inputs.dataset.private, question.event, before))
         if table.shape != question.event.shape or table.dtype.kind not in "iu":
             raise PateError(
                 f"method {self.name} counts a table of shape {table.shape} and type {table.dtype}, where "
@@ -212,7 +214,7 @@ def run(
     with directory.writing():
         cut = PartitionChoice(teachers, promise.by, seed)  # type: ignore[arg-type]  # `_begin` checks it
         method = _begin(directory, name, data, promise, cut, dataset)
-        registration.enter(directory, method.plan(), lambda: method.dataset, register)
+        registration.enter(directory, method.plan(), lambda: method._inputs.dataset, register)
         driver.release(method)
         account(directory)
         if not directory.results.exists():
@@ -239,14 +241,14 @@ def _begin(
     choice = data.drawn(STROKES)
     inputs = Inputs(run, choice, cut, TeacherConfig(), opened=dataset)
     method, records = _class(name)(inputs, promise), same_records(run, inputs.dataset)
-    people = budget.people(method.dataset, promise.by)
+    people = budget.people(inputs.dataset, promise.by)
     if cut.teachers is not None:
-        _check_divided(method.dataset, promise.by, cut.teachers)
+        _check_divided(inputs.dataset, promise.by, cut.teachers)
     divided = {} if cut.teachers is None else {"teachers": cut.teachers}
     run.secret.draw(cut.seed)
     facts = {"name": name, "promise": to_dict(promise), **divided}
     run.record.agree(METHOD, facts)  # first: by it a run is recognised
-    record(run, method.dataset, choice)
+    record(run, inputs.dataset, choice)
     run.record.agree(RECORDS, records)
     run.record.agree("relation", {"relation": promise.by})
     budget.warn_of_delta(promise.delta, people, promise.by)
@@ -297,7 +299,7 @@ def account(run: RunDirectory, delta: float | None = None) -> CrowdStatement:
 
 def teach(run: RunDirectory, method: OwnMethod) -> dict[str, Any]:
     """Make the student and write release/."""
-    dataset, lines = method.dataset, method.released()
+    dataset, lines = method._inputs.dataset, method.released()
     statement = storage.read_json(run.existing(run.public_statement, "account"), "statement")
     made = {
         **results.facts(run, dataset, relation.without_warning(dataset.description)),

@@ -115,7 +115,7 @@ class Taught(Numbers):
 
     @property
     def _teachers(self) -> int:
-        return self.inputs.cut.number
+        return self._inputs.cut.number
 
     @property
     def _mu(self) -> float:
@@ -148,7 +148,7 @@ class Taught(Numbers):
     def count(self, private: Part, event: CrowdRelease, released: Sequence[CrowdLine]) -> np.ndarray:
         """The sum of what teachers say."""
         made, by = self._plan(released), self.promise.by
-        shards = partition.divide(private, self._teachers, key=self.inputs.partition_key, by=by)
+        shards = partition.divide(private, self._teachers, key=self._inputs.partition_key, by=by)
         rows = (shards.of(teacher) for teacher in range(self._teachers))
         people = voters(private, GRID + 1, by=by)
         return taught(made.space, made.scaling, self._start(made), people, rows, self._asked(made))

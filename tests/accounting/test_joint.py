@@ -9,7 +9,7 @@ from pate_jax.accounting.answers_statement import headline
 from pate_jax.accounting.costs import BestOf, Tables, Trained
 from pate_jax.accounting.exact import counts
 from pate_jax.mechanisms import DiscreteGaussianMax, GaussianHistogram, GNMax, LNMax
-from pate_jax.mechanisms.crowds import ClassSums, HeadCount
+from pate_jax.mechanisms.crowds import ClassSums, HeadCount, Score
 from pate_jax.mechanisms.events import Answers
 from pate_jax.mechanisms.stable import StableAnswers
 
@@ -32,6 +32,16 @@ def test_answers_of_one_mechanism_are_one_list_whoever_asked_them(mechanism):
 
 def test_releases_of_crowds_have_their_own_figure():
     assert joint.epsilon([COUNT, SUMS], DELTA) == counts.worst([COUNT, SUMS], DELTA)
+
+
+def test_a_voter_may_vote_in_one_run_and_be_held_out_in_another():
+    """It moves the table of the first by mu 0.1, and the score of the second by 1/10."""
+    first, second = ClassSums(classes=3, directions=4, length=100, sigma=2000.0), Score(sigma=10.0)
+    wanted = exact(mp.sqrt(2) / 10, DELTA)
+    assert wanted <= joint.epsilon([first, second], DELTA) <= wanted * (1 + 1e-5)
+    with_answers = [first, second, of(GaussianHistogram(60.0))]
+    wanted = exact(mp.sqrt(mp.mpf("0.02") + mp.mpf(1) / 36), DELTA)
+    assert wanted <= joint.epsilon(with_answers, DELTA) <= wanted * (1 + 1e-5)
 
 
 def exact(mu, delta):

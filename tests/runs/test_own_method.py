@@ -184,6 +184,32 @@ def test_what_would_break_the_promise_is_never_released(noise, said, tmp_path, m
     assert not (tmp_path / "run" / "private" / "ledger.jsonl").exists()
 
 
+class Peeking(methods._class("majority")):
+    """It asks by the number of private records, or counts others than it is given."""
+
+    name, where = "peeking", "question"
+
+    def question(self, public, released):
+        if self.where == "question" and len(self.dataset.private.labels) > 10:
+            return None
+        return super().question(public, released)
+
+    def count(self, private, event, released):
+        return super().count(self.dataset.private if self.where == "count" else private, event, released)
+
+    def lesson(self, public, released):
+        chosen = self.dataset.private.inputs[:1] if self.where == "lesson" else None
+        return super().lesson(public if chosen is None else public._replace(inputs=chosen), released)
+
+
+@pytest.mark.parametrize("where", ["question", "count", "lesson"])
+def test_records_are_given_to_the_count_alone(where, tmp_path, monkeypatch):
+    monkeypatch.setitem(methods._KNOWN, "peeking", f"{__name__}:Peeking")
+    monkeypatch.setattr(Peeking, "where", where)
+    with pytest.raises(PateError, match="private records are read here"):
+        methods.run("peeking", data(), PROMISE, tmp_path / "run", seed=1)
+
+
 def test_voters_who_move_a_table_further_than_is_charged_are_found(copy, monkeypatch):
     real = methods._class("majority").count
     monkeypatch.setattr(methods._class("majority"), "count", lambda *given: 2 * real(*given))

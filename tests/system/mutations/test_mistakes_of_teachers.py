@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 import small_runs
+import test_own_nets
 import test_ridge
 import test_separation
 from catalogue import case, fails, is_caught, made, replaced, source, verified
@@ -20,7 +21,7 @@ from pate_jax.audit import shards as separation
 from pate_jax.audit.subject import Subject
 from pate_jax.data import partition
 from pate_jax.data.partition import Shards
-from pate_jax.ensemble import feeding, programs, training
+from pate_jax.ensemble import feeding, programs, reading, training
 from pate_jax.ensemble import plan as plans
 from pate_jax.runs import stages, students
 from pate_jax.runs.answers import load_answers, load_asked
@@ -193,7 +194,24 @@ def same_net(teacher):
     return fails(partial(test_separation.test_a_changed_shard_moves_its_own_teacher_only, *teacher))
 
 
+def refused(what):
+    """Own code that would join teachers is refused."""
+    return fails(partial(test_own_nets.test_what_cannot_be_trained_is_refused_with_the_reason, what))
+
+
 LEAKS = [
+    case(
+        "what own code does in a vmap is not read",
+        source(reading, "_read", "_SIDE_BY_SIDE in primitive", "primitive is None"),
+        refused("all of a vmap"),
+        "DID NOT RAISE",
+    ),
+    case(
+        "arrays are weighed one by one",
+        source(reading, "_read", "sum(held.values()) > HELD", "np.size(array) > HELD"),
+        refused("held in parts"),
+        "DID NOT RAISE",
+    ),
     case(
         "gradients summed over devices",
         replaced(programs, "_several", summed),
