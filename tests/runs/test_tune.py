@@ -145,7 +145,7 @@ def test_a_choice_that_was_stopped_as_it_began_goes_on(made, tmp_path, monkeypat
     """At each write up to those of the ledger's only line."""
     again = replace(made[0], out=tmp_path / "again")
     opened = candidates.open_data(again.data)
-    monkeypatch.setattr(candidates, "open_data", lambda _: opened)
+    monkeypatch.setattr(candidates, "open_classes", lambda *of: opened)
     with monkeypatch.context() as patch:
         honest_runs.stop_at_write(patch, kill)
         with pytest.raises(KeyboardInterrupt):
@@ -186,7 +186,7 @@ def test_records_that_changed_since_a_choice_began_are_refused(made, monkeypatch
     changed = replace(
         data, **{part: records._replace(inputs=records.inputs + (records.ids == records.ids[0])[:, None])}
     )
-    monkeypatch.setattr(candidates, "open_data", lambda choice: changed)
+    monkeypatch.setattr(candidates, "open_classes", lambda *of: changed)
     with pytest.raises(PateError, match="were changed since"):
         candidates.run(config)
 
@@ -354,7 +354,7 @@ def test_a_copy_of_a_choice_on_other_records_does_not_fit_its_register(made, tmp
         candidates.begin(RunDirectory(tmp_path / "copy"), config)
     shutil.rmtree(run.root)
     shutil.copytree(tmp_path / "backup", run.root)
-    monkeypatch.setattr(candidates, "open_data", lambda _: fewer)
+    monkeypatch.setattr(candidates, "open_classes", lambda *of: fewer)
     with pytest.raises(PateError, match="does not fit its register"):
         candidates.begin(run, config)
 
