@@ -26,9 +26,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pate_jax.accounting import composition, curves
+from pate_jax.accounting.curves import with_slack
 from pate_jax.accounting.filter import Cost
 from pate_jax.accounting.inputs import check_delta, check_orders
-from pate_jax.accounting.slack import with_slack
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import GaussianHistogram, laws
 from pate_jax.mechanisms.crowds import (
