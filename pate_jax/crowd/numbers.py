@@ -156,7 +156,7 @@ def taught(
     scaling: Scaling,
     line: Line,
     people: Voters,
-    shards: Iterable[Int[np.ndarray, " row"]],
+    shards: Iterable[np.ndarray],  # rows of each
     asked: Int[np.ndarray, "query entries"],
 ) -> Int[np.ndarray, "1 entries"]:
     """The exact sum of what teachers say (`answer`) of the asked vectors, each by rows of its own; private.
@@ -164,11 +164,10 @@ def taught(
     A teacher without records says what the line does.
     """
     root, total = _root(asked), np.zeros(asked.shape[1], np.int64)
+    seen, steps = vectors(scaling, space.coordinates(people.inputs)), people.labels.astype(np.int64)
     for rows in shards:
         if len(rows):
-            seen = vectors(scaling, space.coordinates(np.asarray(people.inputs[rows])))
-            said = predicted(line, seen, people.labels[rows].astype(np.int64), asked)
-            total += answer(said, asked, root, scaling.length)
+            total += answer(predicted(line, seen[rows], steps[rows], asked), asked, root, scaling.length)
     return total[None]
 
 
