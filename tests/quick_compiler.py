@@ -19,11 +19,15 @@ PROGRAMS = 100  # that are lowered in one context of MLIR, which holds the const
 
 
 def flags(devices: int = 8) -> str:
-    """Those that the installed XLA knows, since one that it does not know ends the process."""
+    """Those that the installed XLA knows, since one that it does not know ends the process.
+
+    A flag's name stands alone between zeros; that of one that is gone may still be a field's name.
+    """
     (folder,) = importlib.util.find_spec("jaxlib").submodule_search_locations
     library = max(Path(folder).glob("*.so*"), key=lambda path: path.stat().st_size)
     with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
-        known = [f"--{name}={value}" for name, value in QUICK.items() if text.find(name.encode()) >= 0]
+        named = {name: f"\0{name}\0".encode() for name in QUICK}
+        known = [f"--{name}={QUICK[name]}" for name, held in named.items() if text.find(held) >= 0]
     return " ".join([f"{COUNT}={devices}", SAME, *known])
 
 
