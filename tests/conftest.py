@@ -82,6 +82,8 @@ def pytest_runtest_setup():
 
 def pytest_unconfigure(config):
     """A process of xdist takes ten seconds to give back all its memory, and the main one waits for that."""
+    gc.collect()
+    gc.freeze()  # pytest looks for garbage five times more
     if hasattr(config, "workerinput"):
         atexit.register(_leave, os.getpid())
 

@@ -361,3 +361,9 @@ def test_groups_of_largest_counts_cost_at_least_as_much_as_each_of_them(monkeypa
     monkeypatch.setattr(joint_worst_case, "GROUPS", 8)
     grouped = joint_worst_case.curve(noise, test, 126, 10, orders)
     assert np.all(each <= grouped * (1 + 1e-9)) and np.all(grouped < 1.1 * each)
+
+
+def test_a_curve_that_a_caller_changes_is_not_what_the_next_caller_gets():
+    found = index_curve(GNMax(4.0), 40, 3, ORDERS)
+    before, found[:] = found.copy(), 0.0
+    assert np.array_equal(index_curve(GNMax(4.0), 40, 3, ORDERS), before)
