@@ -219,7 +219,8 @@ def _read(
     kind = kind_of(there.values())
     if several and kind != "table":
         raise PateError(f"{files['private']} are tables, and {files['public']} is none: give all alike")
-    if image_size is not None and kind != "folder":
+    photos = bool(encoded.encoder) and kind != "table" and encoders.reads_photos(encoded.encoder)
+    if image_size is not None and kind != "folder" and not photos:
         raise PateError(f"--image-size {image_size} is for folders of images, and {files['public']} is none")
     if kind == "table":
         if names["labels"] is None and "private" in files:
@@ -228,13 +229,24 @@ def _read(
             )
         read = {part: of_table(path, names, part == "private") for part, path in there.items()}
         return {"private": survey.columns_of(files["private"], names), **read} if several else read
+    reader = encoders.photos(encoded.encoder, image_size) if photos else None
     if kind == "arrays":
-        return {part: of_arrays(path) for part, path in files.items()}
-    if encoders.reads_photos(encoded.encoder):
-        reader = encoders.photos(encoded.encoder, image_size)
+        arrays = {part: of_arrays(path) for part, path in files.items()}
+        return (
+            arrays
+            if reader is None
+            else {part: _seen(raw, reader, encoded.keep) for part, raw in arrays.items()}
+        )
+    if reader is not None:
         return {part: folders.encoded(path, reader, encoded.keep) for part, path in files.items()}
     shape = folders.shape_of(files["public"], image_size)
     return {part: folders.read(path, shape, image_size is not None) for part, path in files.items()}
+
+
+def _seen(raw: Raw, reader: encoders.OfPhotos, keep: Path | None) -> Raw:
+    """The photos of an array as an encoder sees them."""
+    seen = folders.vectors(np.asarray(raw.inputs), reader, "inputs", keep)
+    return raw._replace(inputs=seen, encoder=reader.known)
 
 
 def declared(value: Declared, without: Sequence[str] = ()) -> dict[str, Sequence]:

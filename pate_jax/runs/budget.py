@@ -16,9 +16,9 @@ import numpy as np
 from pate_jax import accounting
 from pate_jax.accounting import costs, curves, filter, stable
 from pate_jax.accounting.costs import AnyEvent
+from pate_jax.accounting.curves import sampler_slack
 from pate_jax.accounting.filter import NOTHING, Cost, Filter, budget_to_dict
 from pate_jax.accounting.inputs import CUSTOMARY_DELTA, delta_for
-from pate_jax.accounting.slack import sampler_slack
 from pate_jax.data import Dataset, partition
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism

@@ -12,8 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from pate_jax import data, models
+from pate_jax.accounting.exact import counts
+from pate_jax.accounting.inputs import CUSTOMARY_DELTA
 from pate_jax.crowd.plan import space_kind
-from pate_jax.data import encoders, forms, partition, relation, shuffle
+from pate_jax.data import encoders, forms, partition, relation, shuffle, texts
 from pate_jax.data.survey import Surveyed
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError, SharedInputs
@@ -178,6 +180,38 @@ def open_data(choice: DataChoice, keep: Path | None = None, engine: Engine = HER
     found = _opened(choice, keep, engine)
     measured.check(found, choice.positive, choice.by_group)
     return found
+
+
+def open_classes(choice: DataChoice, command: str, keep: Path | None = None) -> data.Dataset:
+    """The same for a command that looks at one label, of classes."""
+    refuse_several(choice.label_column, command)
+    if choice.target is not None:
+        raise PateError(
+            f"--target {choice.target} is a number, and `{command}` knows classes alone: `pate run` learns "
+            "it, by sums of records or by --teachers, and its page has R2 and the error beside what is free"
+        )
+    return open_data(choice, keep)
+
+
+def refuse_several(
+    label_column: str | None, command: str, epsilon: float = 1.0, delta: float = CUSTOMARY_DELTA
+) -> None:
+    """Refuse several labels where a command looks at one.
+
+    >>> refuse_several("a,b", "pate compare")
+    Traceback (most recent call last):
+    ...
+    pate_jax.errors.PateError: --label-column a,b names 2 labels, which `pate run` learns under one budget, \
+and `pate compare` looks at one: name one, and the others in --leave-out; of epsilon 1 each may cost 0.684148
+    """
+    labels = texts.named(label_column, "label_column")
+    if len(labels) > 1:
+        share = counts.share_of(epsilon, delta, len(labels))
+        raise PateError(
+            f"--label-column {label_column} names {len(labels)} labels, which `pate run` learns under one "
+            f"budget, and `{command}` looks at one: name one, and the others in --leave-out; of epsilon "
+            f"{epsilon:g} each may cost {share:g}"
+        )
 
 
 def _opened(choice: DataChoice, keep: Path | None, engine: Engine) -> data.Dataset:

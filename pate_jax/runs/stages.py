@@ -32,7 +32,7 @@ from pate_jax.runs.inputs import WHERE, Inputs
 from pate_jax.runs.record import NET, refuse_crowd, stage_of
 from pate_jax.runs.report import run_pages
 from pate_jax.runs.settings import DataChoice, PartitionChoice, to_settings
-from pate_jax.student.settings import Selection, check_shown
+from pate_jax.student.settings import Selection
 from pate_jax.system import devices, progress, storage
 from pate_jax.system.tasks import HERE, Engine
 
@@ -67,7 +67,7 @@ def begin(
         whom = relation.of(inputs.dataset, cut.by)
         run_inputs.same_records(run, inputs.dataset)  # as those whose number was released, if one was
         if learner is not None:
-            _check_learner(learner, inputs.dataset)
+            student.check(learner, student.PublicInputs.of(inputs.dataset))
         if not run.teacher_report.exists():
             _check_fit(inputs, asks, min_distance)
     run.secret.draw(cut.seed)
@@ -80,13 +80,6 @@ def begin(
     run.record.agree("relation", {"relation": whom})
     budget.warn_of_delta(delta, budget.people(inputs.dataset, cut.by), cut.by)
     return inputs
-
-
-def _check_learner(config: student.StudentConfig, dataset: data.Dataset) -> None:
-    """Refuse a student that does not suit the inputs, or would hold those that may not be shown."""
-    image = dataset.kind == "image"
-    config.resolved(image=image)
-    check_shown(config, image=image, shown=dataset.show_public)
 
 
 def _check_fit(inputs: Inputs, asks: int, min_distance: float | None) -> None:
@@ -266,7 +259,7 @@ def teach(
     dataset, asked = _public(run, inputs, votes, public, test, show_public)
     publication.record_trial(run, dataset.trial)
     statement = _restated(run, statement)
-    _check_learner(config, dataset)
+    student.check(config, student.PublicInputs.of(dataset))
     run.record.agree("student", to_settings(config))
     choice = students.choose(run, config, dataset, asked)
     learned = students.learn(run, choice.config, dataset, asked)
