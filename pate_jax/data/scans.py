@@ -123,12 +123,7 @@ class Batch:
     def whole_ids(self) -> np.ndarray | None:
         """The ids as whole numbers, where their column is one of these and lacks none."""
         name, content = self.reading.id_column, self.content
-        if name is None or isinstance(content, Table):
-            return None
-        from pyarrow import types
-
-        values = content.column(name)
-        return values.to_numpy() if types.is_integer(values.type) and not values.null_count else None
+        return None if name is None or isinstance(content, Table) else _whole(content.column(name))
 
     @cached_property
     def users(self) -> Units:
@@ -138,6 +133,12 @@ class Batch:
             raise PateError(f"{self.path} has no column of users: name it with --user-column")
         if isinstance(content, Table):
             return Units.of(ids.of_table(content.only([name]), name, self.place))
+        whole = _whole(content.column(name))
+        if whole is not None:
+            numbers, codes = np.unique(whole, return_inverse=True)
+            return Units(np.array([str(one) for one in numbers.tolist()], np.str_), codes)
+        if _are_plain(content.column(name)):
+            return Units.of(np.array(content.column(name).to_pylist(), np.str_))
         own = arrow.different(content.column(name), name, self.place)
         try:
             return Units.of(ids.of_table(own.table, name, self.place), own.codes)
@@ -184,6 +185,13 @@ class Units(NamedTuple):
         texts = (one.encode(errors="surrogatepass") for one in self.names.tolist())
         made = b"".join(hashlib.blake2b(one, digest_size=16).digest() for one in texts)
         return np.frombuffer(made, "<u8").astype(np.uint64).reshape(-1, 2)
+
+
+def _whole(values: pa.Array) -> np.ndarray | None:
+    """The values of a column, where they are whole numbers and none is missing."""
+    from pyarrow import types
+
+    return values.to_numpy() if types.is_integer(values.type) and not values.null_count else None
 
 
 def _are_plain(values: pa.Array) -> bool:
