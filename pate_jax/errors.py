@@ -6,7 +6,8 @@ given, and passes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 
 class PateError(ValueError):
@@ -39,6 +40,22 @@ class PateWarning(UserWarning):
     ...
     pate_jax.errors.PateWarning: random_state=0 makes this fit NOT private
     """
+
+
+@contextmanager
+def translated(kind: type[Exception]) -> Iterator[None]:
+    """Raise errors of a kind, whose messages are whole sentences, as this package's own.
+
+    >>> with translated(KeyError):
+    ...     raise KeyError("no such ward")
+    Traceback (most recent call last):
+    ...
+    pate_jax.errors.PateError: 'no such ward'
+    """
+    try:
+        yield
+    except kind as error:
+        raise PateError(str(error)) from error.__cause__
 
 
 def at_least(least: float, remedy: str = "", /, **values: float | None) -> None:

@@ -92,11 +92,8 @@ def of_run(
     With `deep`, the teachers vote again, some of them are trained again from their own shard alone, and the
     student is trained again from public inputs and answers alone. Workers of an `engine` share these parts.
     """
-    subject = Subject(run, retrained)
+    subject = Subject(run, retrained, deep, engine)
     checks, again = checks_of(subject)
-    if kind_of(run) == "labels":
-        every = partial(of_run, deep=deep, retrained=retrained, engine=engine)
-        checks = {"labels": (lambda subject: labels.each(subject.run, every),), **checks}
     if not deep:
         again = dict.fromkeys(again, (_shallow,))
     elif engine is not HERE:
@@ -165,10 +162,22 @@ def _entered(subject: Subject) -> Iterable[Finding]:
 
 
 def _released(subject: Subject) -> Iterator[Finding]:
+    yield from _searched(subject, secrets.secrets(subject))
+
+
+def _of_labels(subject: Subject) -> Iterator[Finding]:
+    yield from _searched(subject, labels.secrets(subject.run, secrets.secrets))
+
+
+def _each_label(subject: Subject) -> Iterator[Finding]:
+    every = partial(of_run, deep=subject.deep, retrained=subject.retrained, engine=subject.engine)
+    yield from labels.each(subject.run, every)
+
+
+def _searched(subject: Subject, kept: check.Secrets) -> Iterator[Finding]:
+    """The release, which must have nothing that is kept."""
     run = subject.run
     subject.needs("account", run.public_statement)
-    several = kind_of(run) == "labels"
-    kept = labels.secrets(run, secrets.secrets) if several else secrets.secrets(subject)
     yield from check.look(run.release, kept)
     yield from check.agrees(run.release)
     yield from _stated(run.release)
@@ -271,10 +280,11 @@ _METHOD: Checks = {
 }
 _METHOD_AGAIN: Checks = {"student": (methods.student_again,)}
 _LABELS: Checks = {
+    "labels": (_each_label,),
     "budget": (labels.shared,),
     "ledger": (labels.ledgers,),
     "statement": (labels.stated,),
-    "release": (labels.released, _released),
+    "release": (labels.released, _of_labels),
 }
 _LABELS_AGAIN: Checks = {"figures": (labels.measured_again,)}
 _PARTY: Checks = {

@@ -109,21 +109,17 @@ def report_command(run: RunPath, json: bool = False) -> None:
         run: the run directory.
         json: print one JSON object in place of the summary.
     """
-    from pate_jax.runs import labels, methods, stages
-    from pate_jax.runs.baselines import training
-    from pate_jax.runs.crowds import stages as crowd_stages
-    from pate_jax.runs.directory import RunDirectory, kind_of
+    from pate_jax.runs import kinds
+    from pate_jax.runs.directory import RunDirectory
 
     directory = RunDirectory(run)
-    if kind_of(directory) == "training":
-        with directory.writing():
-            results = training.tell(directory)
-        print(json_format.dumps(results) if json else training.told(results))
-        return
+    own = kinds.of(directory)
     with directory.writing():
-        of_kind = {"crowd": crowd_stages.tell, "method": methods.tell, "labels": labels.tell}
-        results = of_kind.get(kind_of(directory), stages.tell)(directory)
-    finish(results, json)
+        results = own.tell(directory)
+    if own.words is None:
+        finish(results, json)
+    else:
+        print(json_format.dumps(results) if json else own.words(results))
 
 
 def verify_command(

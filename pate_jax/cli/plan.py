@@ -183,8 +183,10 @@ def _tell_of_all(wish: _Wish, json: bool, where: Where) -> None:
     from pate_jax.accounting.inputs import check_delta
     from pate_jax.crowd.metric import named
     from pate_jax.runs import public_labels, voters_comparison
+    from pate_jax.runs.inputs import refuse_several
 
     check_delta(wish.delta)
+    refuse_several(wish.label_column, "pate plan", wish.epsilon, wish.delta)
     if not 0 < wish.epsilon < float("inf"):
         raise PateError(f"epsilon={wish.epsilon} must be a finite number above 0; 1 is an example")
     pool = wish.opened()

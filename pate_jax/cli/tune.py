@@ -57,12 +57,12 @@ def tune(
         json: end with one JSON object in place of the summary.
         where: who makes candidates; whoever sees the workers' tasks sees how many there are.
     """
-    from pate_jax.runs.tune import pipeline
+    from pate_jax.runs.tune.candidates import run
 
     listed = tuple(read(settings))
     config = TuneConfig(data, listed, by, seed, epsilon, delta, candidates, each_once, out, register)
     with tasks.engine(where) as engine:
-        found = pipeline.run(config, engine)
+        found = run(config, engine)
     finish(found, json)
 
 

@@ -6,24 +6,24 @@ grey. An image becomes pixels by itself, so no pixel depends on another record.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from pate_jax.data import encoders, relation
-from pate_jax.data.encoders import OfPhotos
+from pate_jax.data.encoders import Known, OfPhotos, encoder, graphs
+from pate_jax.data.encoders.encoder import Shape
 from pate_jax.data.raw import Raw
-from pate_jax.errors import PateError, within
+from pate_jax.errors import PateError, translated, within
 from pate_jax.system.progress import bar, say
 
-Shape = tuple[int, int, int]  # height, width, channels
 SUFFIXES = (".png", ".jpg", ".jpeg")
-_GREY, _DEEP = ("1", "L", "LA"), ("I", "F", "I;16", "I;16B", "I;16L", "I;16N")
-_MOVING = ("PNG", "GIF", "WEBP")  # a JPEG of several pictures is a phone's, whose first one is the photo
+_GREY = ("1", "L", "LA")
+_COLOURS = ((), (1,), (3,))  # the last axis of photos in an array
 _BLOCK = 100  # photos that are encoded together
 _SHOWN = 200  # images between two updates of the progress bar
 
@@ -43,7 +43,7 @@ def read(folder: Path, shape: Shape, resized: bool = False, most: int | None = N
                 if image.size != (width, height):
                     _refuse_size(path, image.size, shape, resized)
                     changed += 1
-                pixels[row] = _pixels(image, shape)
+                pixels[row] = encoder.pixels(image, shape)
             if row % _SHOWN == 0:
                 progress.advance(_SHOWN)
     if changed:
@@ -59,23 +59,40 @@ def _named(folder: Path, paths: Sequence[Path], inputs: np.ndarray) -> Raw:
     return Raw(inputs, labels, np.array(names, np.str_), None, numbered=count_up(names))
 
 
-def encoded(folder: Path, encoder: OfPhotos, keep: Path | None = None) -> Raw:
-    """The vectors that an encoder makes of the photos of a folder, a block of them in memory at a time.
+def encoded(folder: Path, reader: OfPhotos, keep: Path | None = None) -> Raw:
+    """The vectors that an encoder makes of the photos of a folder, kept in the folder `keep`."""
+    paths = files(folder)
+    found = _named(folder, paths, vectors(paths, reader, folder.name, keep))
+    return found._replace(encoder=reader.known)
 
-    The vectors are kept in the folder `keep`.
-    """
-    paths, shape = files(folder), (encoder.side, encoder.side, 3)
-    found = np.empty((len(paths), encoder.known.width), np.float32)
-    with bar(f"reading {folder.name}", total=len(paths)) as progress:
-        for start in range(0, len(paths), _BLOCK):
-            block = paths[start : start + _BLOCK]
-            pixels = np.empty((len(block), *shape), np.uint8)
-            for row, path in enumerate(block):
-                with _opened(path) as image:
-                    pixels[row] = _pixels(image, shape)
-            found[start : start + len(block)] = encoders.kept(encoder, pixels, keep)
+
+def vectors(
+    photos: Sequence[Path] | np.ndarray, reader: OfPhotos, name: str, keep: Path | None = None
+) -> np.ndarray:
+    """A row for each photo, a file or bytes [height, width, channels]; a block is in memory at a time."""
+    if isinstance(photos, np.ndarray) and (photos.dtype != np.uint8 or photos.shape[3:] not in _COLOURS):
+        raise PateError(
+            f"{name} holds {photos.dtype} {list(photos.shape)}, and an encoder of photos takes bytes (uint8) "
+            "[photo, height, width], or with 1 or 3 colours at the end"
+        )
+    shape = (reader.side, reader.side, 3)
+    found = np.empty((len(photos), reader.known.width), np.float32)
+    with bar(f"reading {name}", total=len(photos)) as progress:
+        for start in range(0, len(photos), _BLOCK):
+            block = photos[start : start + _BLOCK]
+            with translated(encoder.InputError):
+                pixels = np.stack([*graphs.each(partial(encoder.photo, shape=shape), block)])
+            found[start : start + len(block)] = encoders.kept(reader, pixels, keep)
             progress.advance(len(block))
-    return _named(folder, paths, found)._replace(encoder=encoder.known)
+    return found
+
+
+def as_seen(inputs: np.ndarray, seen: Iterable[Known], place: str) -> np.ndarray:
+    """Pixels as the first encoder that inputs are seen by sees them, if that is one of photos."""
+    known = next(iter(seen), None)
+    if known is None or not encoders.of_photos(known.name) or inputs.ndim not in (3, 4):
+        return inputs
+    return vectors(inputs, cast(OfPhotos, encoders.same(known)), place)
 
 
 def shape_of(folder: Path, side: int | None = None) -> Shape:
@@ -153,36 +170,8 @@ def _visible(folder: Path) -> Iterator[Path]:
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
     """An image of a file (a `PIL.Image.Image`), whose faults name it."""
-    from PIL import Image, ImageOps
-
-    try:
-        with warnings.catch_warnings(), Image.open(path) as image:
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            pictures = getattr(image, "n_frames", 1) if image.format in _MOVING else 1
-            if pictures > 1:
-                raise PateError(f"{path} is animated ({pictures} pictures): keep one of them")
-            turned = ImageOps.exif_transpose(image) if image.format == "JPEG" else image
-            yield turned
-    except PateError:
-        raise
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError, Warning) as error:
-        raise PateError(f"{path} is not a readable image ({error}): replace or remove it") from error
-
-
-def _pixels(image: Any, shape: Shape) -> np.ndarray:
-    """An image as bytes [height, width, channels]."""
-    from PIL import Image
-
-    if image.mode in _DEEP:
-        raise PateError(
-            f"{image.filename if hasattr(image, 'filename') else 'an image'} has pixels of 16 or 32 bits "
-            f"({image.mode}); save it with 8 bits for each colour"
-        )
-    height, width, channels = shape
-    image = image.convert("L" if channels == 1 else "RGB")
-    if image.size != (width, height):
-        image = image.resize((width, height), Image.Resampling.BILINEAR)
-    return np.asarray(image, np.uint8).reshape(shape)
+    with translated(encoder.InputError), encoder.opened(path) as image:
+        yield image
 
 
 def _refuse_size(path: Path, found: tuple[int, int], shape: Shape, resized: bool) -> None:

@@ -42,6 +42,7 @@ from pate_jax.data.raw import Raw, classes_of, in_float32, of_arrays, of_table, 
 from pate_jax.errors import PateError
 from pate_jax.system.progress import say, warn
 from pate_jax.system.storage import parse_json, read_bytes
+from pate_jax.system.tasks import HERE, Engine
 
 File = Path | str
 Kind = Literal["arrays", "table", "folder"]
@@ -80,6 +81,7 @@ def from_files(
     show_public: bool = False,
     test_is_private: bool = False,
     keep: Path | None = None,
+    engine: Engine = HERE,
 ) -> Dataset:
     """A dataset from the user's files: all .npz, all tables (.csv, .parquet, .xlsx), or all folders.
 
@@ -87,7 +89,8 @@ def from_files(
     folder of images for each class, resized to `image_size`. `classes` is their number or names; unset, they
     follow from public labels. A `target` is a number in their place, within `target_range`. `categories` maps
     a column to its values and `scales` one to (offset, scale, filling); the public part decides about others.
-    `encoder` reads `text_column`; nothing is learned from `leave_out`.
+    `encoder` reads `text_column`; nothing is learned from `leave_out`. A private table in several files is
+    looked at by an `engine`.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -110,7 +113,7 @@ def from_files(
     dataset = _assemble(raw, said, values, scaled, read)
     _check_has_ids(ids_are_stable, raw["private"], private)
     if several:
-        dataset = survey.opened(dataset, files["private"], named, said.numbered, ids_are_stable)
+        dataset = survey.opened(dataset, files["private"], named, said.numbered, ids_are_stable, engine)
     places, same = {part: str(path) for part, path in files.items()}, equal_ids_are_coincidences
     dataset = replace(relation.declared(check(dataset), ids_are_stable), show_public=show_public)
     return overlap.declared(dataset, equal_rows_are_coincidences, places, ids_coincide=same)
@@ -216,7 +219,8 @@ def _read(
     kind = kind_of(there.values())
     if several and kind != "table":
         raise PateError(f"{files['private']} are tables, and {files['public']} is none: give all alike")
-    if image_size is not None and kind != "folder":
+    photos = bool(encoded.encoder) and kind != "table" and encoders.reads_photos(encoded.encoder)
+    if image_size is not None and kind != "folder" and not photos:
         raise PateError(f"--image-size {image_size} is for folders of images, and {files['public']} is none")
     if kind == "table":
         if names["labels"] is None and "private" in files:
@@ -225,13 +229,24 @@ def _read(
             )
         read = {part: of_table(path, names, part == "private") for part, path in there.items()}
         return {"private": survey.columns_of(files["private"], names), **read} if several else read
+    reader = encoders.photos(encoded.encoder, image_size) if photos else None
     if kind == "arrays":
-        return {part: of_arrays(path) for part, path in files.items()}
-    if encoders.reads_photos(encoded.encoder):
-        reader = encoders.photos(encoded.encoder, image_size)
+        arrays = {part: of_arrays(path) for part, path in files.items()}
+        return (
+            arrays
+            if reader is None
+            else {part: _seen(raw, reader, encoded.keep) for part, raw in arrays.items()}
+        )
+    if reader is not None:
         return {part: folders.encoded(path, reader, encoded.keep) for part, path in files.items()}
     shape = folders.shape_of(files["public"], image_size)
     return {part: folders.read(path, shape, image_size is not None) for part, path in files.items()}
+
+
+def _seen(raw: Raw, reader: encoders.OfPhotos, keep: Path | None) -> Raw:
+    """The photos of an array as an encoder sees them."""
+    seen = folders.vectors(np.asarray(raw.inputs), reader, "inputs", keep)
+    return raw._replace(inputs=seen, encoder=reader.known)
 
 
 def declared(value: Declared, without: Sequence[str] = ()) -> dict[str, Sequence]:

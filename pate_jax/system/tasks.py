@@ -13,6 +13,7 @@ import hashlib
 import os
 import platform
 import threading
+import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -121,6 +122,8 @@ class Workers:
                     future.release()
                     for said in done.said:
                         warnings.warn(said, PateWarning, stacklevel=2)
+                    if done.error is not None:
+                        raise done.error
                     yield place_of[future.key], done.result
         finally:
             self._cancel(futures)
@@ -145,6 +148,7 @@ class Done(NamedTuple):
 
     result: Any
     said: list[str]  # warnings
+    error: Exception | None = None  # raised where the item was asked for: Dask would write it into a log
 
 
 @cache
@@ -162,7 +166,15 @@ def versions() -> dict[str, str]:
 
 
 def _done(task: Task) -> Done:
-    """Do one item on a worker; what it has to say goes back with the result."""
+    """Do one item on a worker; what it has to say, or what went wrong, goes back in place of a log."""
+    try:
+        return _tried(task)
+    except Exception as error:  # it may show a private value, and a worker's log is nobody's private folder
+        error.add_note("".join(traceback.format_tb(error.__traceback__)))
+        return Done(None, [], error)
+
+
+def _tried(task: Task) -> Done:
     from pate_jax.system import programs
 
     own, asked = versions(), task.versions

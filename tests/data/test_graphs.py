@@ -1,5 +1,7 @@
 import json
 import os
+import re
+import subprocess
 import sys
 
 import numpy as np
@@ -10,7 +12,6 @@ import tiny_words
 from pate_jax import Student
 from pate_jax.cli import main
 from pate_jax.data import encoders, from_files, texts
-from pate_jax.data.encoders import graphs
 from pate_jax.errors import PateError
 from pate_jax.runs import pipeline
 from pate_jax.runs.settings import DataChoice, RunConfig
@@ -88,11 +89,11 @@ def test_bad_files_are_refused_in_one_sentence(tmp_path, monkeypatch):
     folder, _ = tiny_graphs.words_folder(tmp_path / "mini")
     refused("mini", "is for photos", 32)
     (folder / "tokenizer.json").write_text("{")
-    refused("mini", "tokenizer.json beside .* is damaged")
+    refused("mini", "tokenizer.json of the encoder is damaged")
     (folder / "tokenizer.json").unlink()
     refused("mini", "put its tokenizer.json beside it")
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    refused("any.onnx", r"needs the package onnxruntime: `pip install pate-jax\[onnx\]`")
+    refused("any.onnx", r"the package onnxruntime is needed: `pip install onnxruntime`")
 
 
 def test_weights_in_another_file_are_refused_since_no_digest_holds_them(tmp_path, monkeypatch):
@@ -112,6 +113,9 @@ def test_no_error_shows_a_text(tmp_path):
     read = encoders.named(str(folder))
 
     class Broken:
+        def get_inputs(self):
+            return []
+
         def run(self, outputs, feed):
             raise ValueError(f"cannot read {feed}")
 
@@ -119,6 +123,15 @@ def test_no_error_shows_a_text(tmp_path):
     with pytest.raises(PateError, match=r"fails on a record \(ValueError\)") as caught:
         read(["zebra-7741 abc"])
     assert caught.value.__cause__ is None and "zebra" not in str(caught.value)
+
+
+def test_vectors_of_other_dimensions_are_refused(tmp_path):
+    folder, _ = tiny_graphs.words_folder(tmp_path / "mini")
+    read = encoders.named(str(folder))
+    for made, told in ((np.ones(5), "[5] numbers"), (np.full(6, np.nan), "not finite")):
+        read._vector = lambda record, made=made: made
+        with pytest.raises(PateError, match=re.escape(told)):
+            read(["abc eda"])
 
 
 def test_a_student_wants_the_encoder_that_it_was_learned_with(tmp_path):
@@ -137,7 +150,7 @@ def test_a_student_wants_the_encoder_that_it_was_learned_with(tmp_path):
     with pytest.raises(PateError, match="must be one of"):
         encoders.same(hostile)  # a release that names a place is not followed
     with pytest.raises(PateError, match="recipe of an encoder is damaged"):
-        graphs.recipe('{"reads": "texts"}')
+        encoders.recipe(known._replace(recipe='{"reads": "texts"}'))
 
 
 def table(folder, seed, count):
@@ -180,6 +193,28 @@ def test_a_whole_run_and_its_release(tmp_path, capsys):
     assert found.tobytes() == wanted.tobytes()
     main(["predict", str(run), str(files["test"]), "--encoder", str(folder)])
     assert "p_no,p_yes" in capsys.readouterr().out
+    without_pate_jax(run, files["test"], tmp_path, found, folder)
 
 
+def without_pate_jax(run, asked, home, wanted, place=None):
+    """predict.py of a release, in a Python that has none of pate_jax, says the same; and no wrong encoder."""
+    script = (
+        f"import runpy, sys\nfor name in {BLOCKED!r}: sys.modules[name] = None\n"
+        "sys.argv = sys.argv[1:]\nrunpy.run_path(sys.argv[0], run_name='__main__')\n"
+    )
+    program = run / "release/student/predict.py"
+    command = [sys.executable, "-I", "-c", script, str(program), str(asked), "--out", str(home / "said.npz")]
+    done = subprocess.run([*command, "--encoder", str(place)] if place else command, capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+    assert np.abs(np.load(home / "said.npz")["probabilities"] - wanted).max() < 1e-5
+    if place is None:
+        return
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2 and "name its file or folder with --encoder" in done.stderr
+    other, _ = tiny_graphs.words_folder(home / "another", seed=1)
+    done = subprocess.run([*command, "--encoder", str(other)], capture_output=True, text=True)
+    assert done.returncode == 2 and "use the one that was learned with" in done.stderr
+
+
+BLOCKED = ("jax", "jaxlib", "flax", "optax", "pate_jax", "scipy")
 PARTS = {"private": (0, 300), "public": (1, 100), "test": (2, 40)}

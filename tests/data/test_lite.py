@@ -1,15 +1,24 @@
 import io
 import pickle
+import re
+import subprocess
 import sys
 import types
 
 import jax
 import numpy as np
 import pytest
+from PIL import Image
+from test_graphs import without_pate_jax
 
-from pate_jax.data import encoders
-from pate_jax.data.encoders import lite
+from pate_jax import Student
+from pate_jax.cli import main
+from pate_jax.data import encoders, folders, from_files
+from pate_jax.data.encoders import encoder, lite
 from pate_jax.errors import PateError
+from pate_jax.runs import pipeline
+from pate_jax.runs.release import check
+from pate_jax.runs.settings import DataChoice, RunConfig
 
 pytest.importorskip("onnxruntime")
 STAGES = (  # blocks, size of the kernel, stride, and how much wider a block is inside
@@ -86,7 +95,7 @@ def by_convolutions(own, photo):
 
 @pytest.fixture(scope="module")
 def read(weights):
-    return lite.Lite("lite0", weights, 33, "no file")
+    return lite.Lite("lite0", weights, 33)
 
 
 @pytest.mark.long
@@ -102,6 +111,110 @@ def test_a_photo_has_one_vector_alone_in_any_batch_and_in_any_order(read):
     assert np.isfinite(found).all() and found.shape == (23, 1280) and found.any()
     assert read(photos[::-1]).tobytes() == found[::-1].tobytes()
     assert read(photos[7:8]).tobytes() == found[7:8].tobytes()
+
+
+@pytest.fixture
+def photos(read, tmp_path, monkeypatch):
+    """Folders of bright and dark photos, and the encoder with random weights in place of the package's."""
+    monkeypatch.setattr(lite, "load", lambda name, side=33: read)
+    encoders.named.cache_clear()
+    rng = np.random.default_rng(0)
+    for part, count in (("private", 300), ("public", 60), ("test", 30)):
+        for number in rng.permutation(10 * count)[:count]:
+            kind = rng.choice(["dark", "light"])
+            folder = tmp_path / part / (kind if part != "public" else "")
+            folder.mkdir(parents=True, exist_ok=True)
+            tone = rng.integers(0, 120, (36, 36, 3)) + 120 * (kind == "light")
+            Image.fromarray(tone.astype(np.uint8)).save(folder / f"{part}-{number}.png")
+    yield {part: tmp_path / part for part in ("private", "public", "test")}
+    encoders.named.cache_clear()
+    encoders._HELD.clear()
+
+
+@pytest.mark.filterwarnings("ignore:public labels")
+def test_a_release_holds_the_net_of_photos_and_answers_about_photos_by_itself(photos, tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    data = DataChoice(**photos, encoder="lite0", equal_rows_are_coincidences=True)
+    pipeline.run(RunConfig(data, out=run, voters="sums", epsilon=8.0, register="none"))
+    home = run / "release/student"
+    card = (home / "MODEL_CARD.md").read_text()
+    assert "predict.py PHOTOS --out" in card and "NumPy, pillow and onnxruntime only" in card
+    wanted = Student.load(run).predict_proba(photos["test"])
+    assert np.ptp(wanted, axis=0).max() > 0.02
+    without_pate_jax(run, photos["test"], tmp_path, wanted)
+    pixels = folders.read(photos["test"], (36, 36, 3)).inputs
+    np.savez(tmp_path / "pixels.npz", inputs=pixels)
+    assert (Student.load(run).predict_proba(pixels) == wanted).all()
+    without_pate_jax(run, tmp_path / "pixels.npz", tmp_path, wanted)
+    main(["predict", str(run), str(tmp_path / "pixels.npz"), "--export", str(tmp_path / "whole.onnx")])
+    assert (tmp_path / "whole.onnx").is_file()
+    assert not check.audit(run / "release")
+
+    monkeypatch.setattr(lite, "load", None)
+    monkeypatch.setattr(lite, "place", lambda name: None)  # no package: the release holds the net
+    encoders.named.cache_clear()
+    assert (Student.load(run).predict_proba(photos["test"]) == wanted).all()
+
+    held = home / "encoder.onnx"
+    held.write_bytes(held.read_bytes()[:-1] + b"x")  # another encoder, or something hidden in it
+    assert "has another digest" in "".join(check.audit(run / "release"))
+    with pytest.raises(PateError, match="is another encoder than its student names"):
+        Student.load(run).predict_proba(photos["test"])
+    command = [sys.executable, str(home / "predict.py"), str(photos["test"])]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2 and "use the one that was learned with" in done.stderr
+
+
+def test_photos_in_arrays_are_seen_as_those_in_files(photos, tmp_path):
+    for part, folder in photos.items():
+        content = folders.read(folder, (36, 36, 3))
+        names = {name: one for name in ("labels", "ids") if (one := getattr(content, name)) is not None}
+        np.savez(tmp_path / f"{part}.npz", inputs=content.inputs, **names)
+    arrays = {part: tmp_path / f"{part}.npz" for part in photos}
+    files, found = from_files(**photos, encoder="lite0"), from_files(**arrays, encoder="lite0")
+    assert (found.private.inputs == files.private.inputs).all() and found.columns == files.columns
+    np.savez(tmp_path / "private.npz", inputs=np.zeros((4, 36, 36, 3)), labels=np.array(["dark"] * 4))
+    with pytest.raises(PateError, match=r"inputs holds float64 \[4, 36, 36, 3\], and an encoder of photos"):
+        from_files(**arrays, encoder="lite0")
+
+
+def torn(path):
+    Image.new("RGB", (40, 40), (9, 9, 200)).save(path)
+    path.write_bytes(path.read_bytes()[:-40])
+
+
+def deep(path):
+    Image.fromarray(np.zeros((40, 40), np.uint16)).save(path)
+
+
+def moving(path):
+    some = [Image.new("L", (40, 40), value) for value in (0, 99)]
+    some[0].save(path, save_all=True, append_images=some[1:])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (torn, "is not a readable image"),
+        (deep, "has pixels of 16 or 32 bits"),
+        (moving, "is animated (2 pictures)"),
+        (lambda path: path.write_text("hello"), "is not a readable image"),
+    ],
+)
+def test_a_bad_picture_is_named_and_what_was_encoded_before_is_kept(read, tmp_path, spoil, said):
+    folder, keep = tmp_path / "photos", tmp_path / "kept"
+    folder.mkdir()
+    for number in range(130):
+        Image.new("RGB", (33, 33), (number, 0, 0)).save(folder / f"a{number:03d}.png")
+    spoil(folder / "z.png")
+    with pytest.raises(PateError, match=re.escape(f"z.png {said}")):
+        folders.encoded(folder, read, keep)
+    assert len(list(keep.iterdir())) == 1  # of the first hundred
+    (folder / "z.png").unlink()
+    assert folders.encoded(folder, read, keep).inputs.shape == (130, 1280)
+    spoil(folder / "z.png")
+    with pytest.raises(encoder.InputError, match=re.escape(said)):
+        encoder.photo(folder / "z.png", (33, 33, 3))
 
 
 class _Rebuilt:

@@ -1,3 +1,4 @@
+import json
 import zipfile
 from itertools import pairwise
 
@@ -8,7 +9,7 @@ import pytest
 import tiny_words
 
 from pate_jax.data import encoders, texts
-from pate_jax.data.encoders import bert
+from pate_jax.data.encoders import encoder, tokens
 from pate_jax.errors import PateError
 
 WIDTH, INNER, LAYERS = 24, 40, 2  # twelve heads of two numbers
@@ -92,14 +93,44 @@ def test_a_text_has_the_vector_of_the_net_alone_and_in_any_batch(package):
     assert found.tobytes() == np.concatenate([read([text]) for text in some]).tobytes()
     assert not read(["  "]).any()
     assert (read(["abc " * 999]) == read(["abc " * 256])).all()
+    alone = encoder.vectors(read.known.to_dict(), [*some, " "])  # as a release's own program reads texts
+    assert alone[:-1].tobytes() == found.tobytes() and not alone[-1].any()
+    with pytest.raises(encoder.InputError, match="use the one that was learned with"):
+        encoder.vectors(read.known._replace(digest="0" * 67).to_dict(), some)
+
+
+def hub_folder(folder, own, **changes):
+    """The same net as a model hub keeps it: weights, settings and tokenizer, and no ONNX file."""
+    safetensors = pytest.importorskip("safetensors.numpy")
+    said = {"model_type": "bert", "hidden_act": "gelu", "num_attention_heads": 12, **changes}
+    (folder / "1_Pooling").mkdir(parents=True)
+    (folder / "model.safetensors").write_bytes(
+        safetensors.save({f"bert.{name}": one for name, one in own.items()})
+    )
+    (folder / "config.json").write_text(json.dumps(said))
+    (folder / "tokenizer.json").write_bytes(encoder.files_of("minilm")[1])
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 256}')
+    (folder / "modules.json").write_text('[{"type": "sentence_transformers.models.Normalize"}]')
+    return folder
+
+
+def test_a_folder_of_a_hub_with_weights_alone_says_the_same_bit_for_bit(package, tmp_path):
+    read, some = encoders.named(str(hub_folder(tmp_path / "mini-lm", package))), tiny_words.texts(4, 5)
+    assert read(some).tobytes() == encoders.named("minilm")(some).tobytes()
+    assert read.known.name == "texts:mini-lm" and "at length one" in encoders.told(read.known)
+    alone = encoder.vectors(read.known.to_dict(), some, tmp_path / "mini-lm")
+    assert alone.tobytes() == read(some).tobytes() and not read([" "]).any()
+    for name, changes in (("other", {"model_type": "xlm-roberta"}), ("quick", {"hidden_act": "gelu_new"})):
+        with pytest.raises(PateError, match=r"is no net like BERT .*optimum-cli export onnx"):
+            encoders.named(str(hub_folder(tmp_path / name, package, **changes)))
 
 
 def test_what_was_encoded_is_kept_by_its_content_for_its_owner_alone(package, tmp_path, monkeypatch):
     some, keep = tiny_words.texts(4, 250), tmp_path / "private"
     known, calls = encoders.named("minilm").known, []
-    real = bert.MiniLM.__call__
+    real = tokens.MiniLM.__call__
     monkeypatch.setattr(
-        bert.MiniLM, "__call__", lambda self, block: calls.append(len(block)) or real(self, block)
+        tokens.MiniLM, "__call__", lambda self, block: calls.append(len(block)) or real(self, block)
     )
     first = texts.encode("note", some, known, keep)
     again = texts.encode("note", some, known, keep)
@@ -115,7 +146,7 @@ def test_what_was_encoded_is_kept_by_its_content_for_its_owner_alone(package, tm
 def test_a_package_that_is_missing_or_damaged_says_how_to_get_it(package, tmp_path, monkeypatch):
     (tmp_path / "all_minilm_l6_v2/model.zip").write_bytes(b"no zip")
     with pytest.raises(PateError, match="is damaged"):
-        bert.load()
+        tokens.minilm()
     tiny_words.gone(monkeypatch)
     with pytest.raises(PateError, match="'minilm' is not installed: `pip install"):
         encoders.named("minilm")

@@ -4,20 +4,26 @@ import sys
 from fractions import Fraction
 
 import numpy as np
+import party_files
 import pytest
 import tiny_words
+from commands import call
 
 from pate_jax import Student
 from pate_jax.audit import verify
 from pate_jax.cli.split import run_line
 from pate_jax.data import columns, encoders, from_files, inspection, public_parts, texts
-from pate_jax.data.encoders import words
+from pate_jax.data.encoders import encoder, tokens
 from pate_jax.data.tables import Table
 from pate_jax.errors import PateError
 from pate_jax.models import spaces
 from pate_jax.runs import own_data, pipeline
 from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.parties import cards, students
 from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
+from pate_jax.runs.tune import candidates as tuning
+from pate_jax.runs.tune.settings import Setting, TuneConfig
+from pate_jax.student import Ridge
 
 SECRET = "aaa eee zebra-7741 ccc"  # of one private record
 
@@ -66,9 +72,9 @@ def opened(files, **more):
 
 def exact(text):
     """The mean of a text's embeddings in fractions, rounded once."""
-    from safetensors.numpy import load_file
+    from safetensors.numpy import load
 
-    embeddings = load_file(words.folder() / "weights/l2_supercat_256.safetensors")["embedding.weight"]
+    embeddings = load(encoder.files_of("words")[0])["embedding.weight"]
     ids = {word: place for place, word in enumerate(["?", *tiny_words.VOCABULARY])}
     rows = [ids.get(word, 0) for word in text.split()]
     sums = [sum(Fraction(float(embeddings[row, place])) for row in rows) for place in range(tiny_words.WIDTH)]
@@ -88,7 +94,7 @@ def test_empty_enormous_and_broken_texts_are_read():
     read = encoders.named("words")
     assert not read([""]).any() and not read([" \n"]).any()
     long = "abc " * 100_000
-    assert (read([long]) == read([long[: words.MOST]])).all() and (read([long]) == read(["abc"])).all()
+    assert (read([long]) == read([long[: encoder.MOST]])).all() and (read([long]) == read(["abc"])).all()
     assert np.isfinite(read(["\ud83d abc", "\x00 abc"])).all()
 
 
@@ -164,10 +170,10 @@ def test_arrays_and_data_sets_by_name_have_no_columns_of_text(tmp_path):
 
 def test_an_encoder_that_is_missing_says_how_to_get_it_and_damaged_files_are_refused(package, monkeypatch):
     (package / "weights/l2_supercat_256.safetensors").write_bytes(b"x" * 40)
-    with pytest.raises(PateError, match="files of the encoder 'words' are damaged"):
-        words.load()
+    with pytest.raises(PateError, match="weights of the encoder are damaged"):
+        tokens.words()
     tiny_words.gone(monkeypatch)
-    with pytest.raises(PateError, match=r"'words' is not installed: `pip install pate-jax\[text\]`"):
+    with pytest.raises(PateError, match=r"'words' is not installed: `pip install wordllama`"):
         encoders.named("words")
 
 
@@ -221,6 +227,60 @@ def test_a_run_on_texts_is_verified_and_its_student_reads_texts(files, tmp_path,
     assert done.returncode == 2 and f"{known.digest[:16]}... is needed" in done.stderr
     with pytest.raises(PateError, match="'words' is another than the one that this run was begun with"):
         released(files, tmp_path)
+
+
+def named_records(folder, name, seed, count):
+    """Private records with ids of their own."""
+    return written(
+        folder / f"{name}.csv",
+        {**table(seed, count), "id": [f"{name}{7 * row % count}x" for row in range(count)]},
+    )
+
+
+def test_parties_vote_on_texts(files, tmp_path, monkeypatch):
+    def own(folder, name):
+        parts = {**files, "private": folder / f"{name}.csv"}
+        return DataChoice(
+            **parts,
+            label_column="sick",
+            id_column="id",
+            text_column="note",
+            show_public=True,
+            equal_rows_are_coincidences=True,
+        )
+
+    monkeypatch.setattr(party_files, "data_of", own)
+    for place, name in enumerate(party_files.NAMES):
+        named_records(tmp_path, name, 10 + place, 60)
+        cards.make(tmp_path, name, "localhost", 7101 + place, 60)
+    found = party_files.vote(tmp_path, party_files.agree(tmp_path, "sums"), seed=5)
+    assert not [one for one in found.values() if isinstance(one, BaseException)], found
+    run = RunDirectory(tmp_path / "run-west")
+    with run.writing():
+        students.teach(run, Ridge())
+    assert np.ptp(Student.load(run.root).predict_proba(files["test"])) > 0.02
+    assert (run.release / "student/encoder.py").is_file()
+
+
+def test_settings_are_tuned_on_texts(files, tmp_path):
+    parts = {**files, "private": named_records(tmp_path, "named", 0, 400)}
+    data = DataChoice(
+        **parts, label_column="sick", id_column="id", text_column="note", equal_rows_are_coincidences=True
+    )
+    listed, out = (Setting("sums"), Setting("sums", space="identity")), tmp_path / "choice"
+    tuning.run(TuneConfig(data, listed, seed=3, epsilon=8.0, each_once=True, out=out, register="none"))
+    assert np.ptp(Student.load(out).predict_proba(files["test"])) > 0.02
+    assert not verify.of_run(RunDirectory(out)).of("failed")
+
+
+def test_methods_are_planned_and_compared_on_texts(files, tmp_path, capsys):
+    named = ("--label-column", "sick", "--text-column", "note", "--public", files["public"])
+    assert not call("plan", *named, "--records", "400", "--epsilon", "4", "--public-labels")
+    assert "--text-column note" in capsys.readouterr().out
+    more = ("--private", files["private"], "--test", files["test"], "--judged-on", "synthetic")
+    told = ("--methods", "sums", "--equal-rows-are-coincidences", "--out", tmp_path / "compared")
+    assert not call("compare", *named, *more, *told)
+    assert "sums" in capsys.readouterr().out
 
 
 def test_columns_of_text_are_read_from_frames_and_lists_of_names_too(tmp_path):

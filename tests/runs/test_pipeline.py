@@ -7,6 +7,7 @@ from dataclasses import replace
 import honest_runs
 import numpy as np
 import pytest
+from test_release import first_line
 
 from pate_jax.audit import verify
 from pate_jax.ensemble import TeacherConfig
@@ -141,7 +142,7 @@ def test_noise_belongs_to_one_list_of_votes(private):
 def test_a_seeded_run_says_not_private_in_everything_it_releases(finished):
     run, _ = finished
     assert "NOT PRIVATE" in storage.read_json(run.public_statement, "statement")["warning"]
-    assert "NOT PRIVATE" in (run.student / "MODEL_CARD.md").read_text().splitlines()[0]
+    assert "NOT PRIVATE" in first_line((run.student / "MODEL_CARD.md").read_text())
     assert "NOT PRIVATE" in run.public_report.read_text()
     assert "NOT PRIVATE" in run.report.read_text()
 

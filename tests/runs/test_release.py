@@ -12,6 +12,7 @@ from markdown_it import MarkdownIt
 from pate_jax import accounting, models
 from pate_jax.data import Part, Preprocessing, columns
 from pate_jax.mechanisms import DiscreteGaussianMax
+from pate_jax.runs import measured
 from pate_jax.runs import queries as pools
 from pate_jax.runs.release import check, write
 from pate_jax.student import Student
@@ -58,7 +59,7 @@ def test_the_student_folder_is_whole_and_passes_the_audit(tmp_path):
     assert check.audit(tmp_path) == []
     told = storage.read_json(tmp_path / "student" / "statement.json", "statement")
     assert told == storage.read_json(tmp_path / "statement.json", "statement")
-    assert (tmp_path / "student" / "predict.py").read_text() == check.predictor()
+    assert (tmp_path / "student" / "predict.py").read_text() == write.programs()["student/predict.py"]
 
 
 def test_the_card_says_what_was_bought_at_what_cost_and_how_good_it_is(tmp_path):
@@ -78,7 +79,36 @@ def test_the_card_says_what_was_bought_at_what_cost_and_how_good_it_is(tmp_path)
         "103 parameters",
     ):
         assert said in card, said
-    assert card.startswith("# Model card")
+    assert card.startswith("---\n") and card.partition("\n---\n\n")[2].startswith("# Model card")
+
+
+@pytest.mark.parametrize(
+    ("changes", "figures"),
+    [
+        ({}, [("accuracy", 0.9712)]),
+        ({"student_accuracy": None}, None),
+        ({"measures": {"auroc": [0.81, 0.8, 0.82]}}, [("accuracy", 0.9712), ("roc_auc", 0.81)]),
+        ({"test_is_private": True}, None),
+        ({"data": 'a "ward": 3 #'}, [("accuracy", 0.9712)]),
+    ],
+)
+def test_model_hubs_read_what_it_is_for_and_public_figures_alone(changes, figures):
+    yaml = pytest.importorskip("yaml")
+    facts = {**FACTS, **changes}
+    front = yaml.safe_load(write._front_matter(student(), measured.published(facts)).split("---\n")[1])
+    assert front["pipeline_tag"] == "image-classification" and "license" not in front
+    assert "differential-privacy" in front["tags"] and "not-private" not in front["tags"]
+    found = front.get("model-index")
+    assert (found is None) == (figures is None)
+    if found is not None:
+        (result,) = found[0]["results"]
+        assert [(one["type"], one["value"]) for one in result["metrics"]] == figures
+        assert result["dataset"]["name"] == facts["data"]
+
+
+def first_line(card):
+    """The first line of a card, below what model hubs read."""
+    return card.partition("\n---\n\n")[2].splitlines()[0]
 
 
 def test_what_is_not_known_is_said_to_be_not_known(tmp_path):
@@ -88,7 +118,8 @@ def test_what_is_not_known_is_said_to_be_not_known(tmp_path):
 
 
 def test_a_seeded_run_says_so_in_the_first_line_of_its_card(tmp_path):
-    assert "NOT PRIVATE" in written(tmp_path, private=False).splitlines()[0]
+    card = written(tmp_path, private=False)
+    assert "NOT PRIVATE" in first_line(card) and "- not-private\n" in card
     assert "NOT PRIVATE" not in written(tmp_path)
 
 

@@ -15,6 +15,7 @@ from commands import call
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
+from test_release import first_line
 
 from pate_jax import PateClassifier, voting
 from pate_jax.audit import verify
@@ -86,7 +87,7 @@ def test_every_output_of_a_run_says_that_it_is_a_trial(kind, parts, tmp_path):
     body = run.public_statement.read_text()
     assert next(iter(storage.read_json(run.public_statement, "statement"))) == "trial"
     assert trial_mark.SENTENCE in body and trial_mark.SENTENCE in (run.student / "statement.json").read_text()
-    assert (run.student / "MODEL_CARD.md").read_text().splitlines()[0] == f"**{trial_mark.SENTENCE}**"
+    assert first_line((run.student / "MODEL_CARD.md").read_text()) == f"**{trial_mark.SENTENCE}**"
     for page in (run.report, run.public_report):
         assert trial_mark.SENTENCE in plain(page) and not OFFERS.search(plain(page))
     for path in (run.root, run.release):

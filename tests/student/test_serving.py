@@ -18,7 +18,7 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax
 from pate_jax.runs import batches, stages
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.release import check
+from pate_jax.runs.release import write
 from pate_jax.student import Student, Supervised, serving
 from pate_jax.student.released import predict
 from pate_jax.system import storage
@@ -81,7 +81,7 @@ def shelf(tmp_path_factory):
     root = tmp_path_factory.mktemp("shelf")
     for name in NETS:
         student_of(name).save(root / name)
-        (root / name / "predict.py").write_text(check.predictor())
+        (root / name / "predict.py").write_text(write.programs()["student/predict.py"])
         np.savez(root / name / "inputs.npz", inputs=pixels(name))
     return root
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import shutil
 import signal
 import threading
@@ -23,7 +24,7 @@ from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import open_data
 from pate_jax.runs.settings import DataChoice
-from pate_jax.runs.tune import pipeline
+from pate_jax.runs.tune import candidates
 from pate_jax.sweep import Grid, SweepConfig, results, sweep
 from pate_jax.sweep.compare import cells, named
 from pate_jax.sweep.compare.ground import Ground
@@ -84,6 +85,13 @@ def test_every_item_is_done_once_by_other_processes_and_warnings_come_back(worke
 def test_an_error_of_an_item_is_the_error_of_the_command(workers):
     with pytest.raises(PateError, match="number=7 must be even"):
         list(workers.each(refused, [7]))
+
+
+def test_an_error_of_an_item_is_in_no_log_of_a_worker():
+    """Dask writes what a task raises into a worker's log, and an error may show a private value."""
+    found = tasks._done(tasks.Task(refused, 7, tasks.versions(), "."))
+    assert isinstance(found.error, PateError) and "test_tasks.py" in "".join(found.error.__notes__)
+    assert "number=7 must be even" in str(pickle.loads(pickle.dumps(found)).error)
 
 
 def test_the_item_of_a_killed_worker_runs_again(workers, tmp_path):
@@ -199,9 +207,9 @@ def test_workers_share_cores_and_work_where_the_command_does(workers, tmp_path, 
 
 def test_other_versions_and_folders_that_a_worker_does_not_see_are_refused(tmp_path):
     with pytest.raises(PateError, match=r"a worker on .* has jax .*, not 0\.0\.1: install the same versions"):
-        tasks._done(tasks.Task(len, "ab", {**tasks.versions(), "jax": "0.0.1"}, "."))
+        tasks._tried(tasks.Task(len, "ab", {**tasks.versions(), "jax": "0.0.1"}, "."))
     with pytest.raises(PateError, match=r"cannot enter .*nowhere .*: work in a folder that all"):
-        tasks._done(tasks.Task(len, "ab", tasks.versions(), str(tmp_path / "nowhere")))
+        tasks._tried(tasks.Task(len, "ab", tasks.versions(), str(tmp_path / "nowhere")))
 
 
 @pytest.mark.parametrize(
@@ -250,9 +258,9 @@ def test_a_sweep_has_the_same_rows_and_page_on_workers(client, tmp_path):
 
 def test_shadow_runs_are_the_same_on_workers(workers):
     run = honest_runs.crowd("sums")
-    made, _ = replicas.of_run(run)
+    made, _ = replicas.crowd(run)
     here = shadows.played(made, 40, 1)
-    there = shadows.played(made, 40, 1, engine=workers, remade=shadows.Remade(replicas.of_run, run.root))
+    there = shadows.played(made, 40, 1, engine=workers, remade=shadows.Remade(replicas.crowd, run.root))
     for one, other in zip(here, there, strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -302,7 +310,7 @@ def test_a_run_is_computed_again_on_workers_with_the_same_findings(some_workers)
 @pytest.mark.long
 def test_a_choice_of_settings_ends_with_the_same_bytes_on_workers(some_workers, tmp_path):
     made = honest_runs.choice()
-    pipeline.run(replace(made, out=tmp_path / "again"), some_workers)
+    candidates.run(replace(made, out=tmp_path / "again"), some_workers)
     for path in sorted(made.directory.rglob("*")):
         if path.is_file() and (path.suffix in (".npz", ".jsonl") or "release" in path.parts):
             assert path.read_bytes() == (tmp_path / "again" / path.relative_to(made.directory)).read_bytes()

@@ -16,14 +16,14 @@ from typing import Any, NamedTuple, Protocol, cast
 import numpy as np
 from jaxtyping import Float
 
-from pate_jax.data.encoders import bert, graphs, lite, words
-from pate_jax.errors import PateError
+from pate_jax.data.encoders import encoder, graphs, lite, tokens
+from pate_jax.errors import PateError, translated
 from pate_jax.system import storage
+from pate_jax.system.storage import UNREADABLE
 
 TEXT = "words"  # which encoder reads texts where nobody names one
 PHOTOS = "lite0"
 NAMES = (TEXT, "minilm", *lite.NAMES)
-_TOLD = {TEXT: words.TOLD, "minilm": bert.TOLD}
 NOT_COVERED = "what this encoder was trained on is not covered by the guarantee"
 _KEPT = "encoded"  # the kind of a file of vectors
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -35,7 +35,7 @@ class Known(NamedTuple):
     name: str
     digest: str  # SHA-256 of all that it computes from
     width: int  # numbers for each record
-    recipe: str = ""  # of an encoder of the owner's: `graphs.Recipe` as JSON
+    recipe: str = ""  # of an encoder of the owner's: `encoder.Recipe` as JSON
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON; only encoders of owners have recipes."""
@@ -93,10 +93,21 @@ def is_path(name: str) -> bool:
 def told(known: Known) -> str:
     """Preprocessing and pooling, in a sentence."""
     if known.recipe:
-        return graphs.recipe(known.recipe).told()
+        return graphs.told(recipe(known))
     if of_photos(known.name):
         return lite.TOLD.format(side=known.name.partition("-")[2])
-    return _TOLD[known.name]
+    return tokens.TOLD[known.name]
+
+
+@translated(encoder.InputError)
+def recipe(known: Known) -> encoder.Recipe:
+    """What is done before and after the graph of an owner's encoder; refused where it cannot be told."""
+    found = encoder.recipe_of(known.recipe)
+    try:
+        graphs.told(found)
+    except UNREADABLE as error:
+        raise PateError(f"the recipe of an encoder is damaged ({error!r}): restore the release") from error
+    return found
 
 
 def split(name: str | None) -> Choice:
@@ -118,6 +129,7 @@ def frozen(name: str | None) -> str:
     return found.frozen
 
 
+_HELD: dict[Known, Path] = {}  # files of nets of photos in releases
 _OPENED: dict[Known, Encoder] = {}  # of files and folders, by what a release knows of them
 
 
@@ -129,9 +141,9 @@ def named(name: str, side: int | None = None) -> Encoder:
         _OPENED[found.known] = found
         return found
     if name == TEXT:
-        return words.load()
+        return tokens.words()
     if name == "minilm":
-        return bert.load()
+        return tokens.minilm()
     base, _, known = name.partition("-")  # such as lite0-112, of photos with so many pixels each way
     if base in lite.NAMES and (known.isdecimal() or not known):
         return lite.load(base, side or int(known or lite.SIDE))
@@ -175,6 +187,23 @@ def photos(name: str, side: int | None = None) -> OfPhotos:
     return cast(OfPhotos, named(name, side))
 
 
+def hold(known: Known, release: Path) -> None:
+    """Remember that a release holds the encoder that its student knows, where its package may be missing."""
+    if of_photos(known.name) and not known.recipe and (release / encoder.FILE).is_file():
+        _HELD[known] = release / encoder.FILE
+
+
+def _held(known: Known) -> Encoder | None:
+    """The encoder from a release, if that holds it and no package does; refused where it is another."""
+    name, _, side = known.name.partition("-")
+    if known not in _HELD or lite.place(name) is not None:
+        return None
+    content = storage.read_bytes(_HELD[known])
+    if encoder.digest(content) != known.digest:
+        raise PateError(f"{_HELD[known]} is another encoder than its student names: restore the release")
+    return lite.Net(name, int(side), content)
+
+
 def same(known: Known, place: str | None = None) -> Encoder:
     """The encoder that a student or a run knows, from its place; refused where another one is there."""
     if not known.recipe:
@@ -182,6 +211,8 @@ def same(known: Known, place: str | None = None) -> Encoder:
             raise PateError(
                 f"--encoder {place} is another than {known.name!r}, which is needed: leave it out"
             )
+        if (net := _held(known)) is not None:
+            return net
         found = named("" if is_path(known.name) else known.name)  # a release names no place
     elif place is None:
         if known not in _OPENED:
@@ -191,8 +222,7 @@ def same(known: Known, place: str | None = None) -> Encoder:
             )
         return _OPENED[known]
     else:
-        read = graphs.recipe(known.recipe)
-        found = named(place, read.side or None)
+        found = named(place, recipe(known).side or None)
     if found.known != known:
         raise PateError(
             f"the encoder {found.known.name!r} that is installed here has the digest "

@@ -10,82 +10,50 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import UInt8
 
-from pate_jax.data.encoders import words
-from pate_jax.errors import PateError, within
+from pate_jax.data.encoders import encoder
+from pate_jax.data.encoders.encoder import Pooling, Recipe
+from pate_jax.errors import PateError, translated, within
 from pate_jax.system.storage import UNREADABLE, parse_json, read_bytes
 
-_GET = "`pip install pate-jax[onnx]`"
-_GRAPHS = ("model.onnx", "onnx/model.onnx")  # in a folder
 _OUTPUTS = ("sentence_embedding", "image_embeds", "text_embeds", "last_hidden_state")  # the best one first
-_ELSEWHERE = "session.model_external_initializers_file_folder_path"
 _COLOURS = 3
-_TOKENS, _TINY = 512, 1e-12  # of a text, where nothing says how many; the shortest length
+_TOKENS = 512  # of a text, where nothing says how many
 _IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # middles and deviations of red, green and blue
+_BERT = {  # what a config.json must say, where it says anything
+    "model_type": "bert",
+    "hidden_act": "gelu",
+    "position_embedding_type": "absolute",
+    "layer_norm_eps": 1e-12,
+}
 _KINDS = {"tensor(float)": "float32", "tensor(uint8)": "uint8"}
-_WHOLE = {"tensor(int32)": np.int32}  # other inputs of texts are int64
-Pooling = Literal["none", "mean", "first", "largest", "cells"]
 
 
-class Recipe(NamedTuple):
-    """What is done before and after a graph; it stands in a release, so it is public."""
-
-    reads: Literal["texts", "photos"]
-    output: str  # of the graph
-    pooling: Pooling = "none"  # over tokens, or over the cells of a picture; none: a vector already
-    unit: bool = False  # whether a vector is brought to length one
-    tokens: int = 0  # most tokens of a text, with the marks at its ends
-    side: int = 0  # pixels of a photo each way
-    kind: str = "float32"  # of the pixels
-    first: bool = True  # whether colours come before rows
-    factor: float = 1.0  # of a pixel, before its colour's middle is taken away
-    middle: tuple[float, ...] = (0.0, 0.0, 0.0)
-    spread: tuple[float, ...] = (1.0, 1.0, 1.0)
-
-    def told(self) -> str:
-        """The recipe in a sentence."""
-        pooled = {
-            "none": f"its output {self.output}",
-            "mean": f"the mean of its output {self.output} over the tokens",
-            "first": f"its output {self.output} of the first token",
-            "largest": f"the largest number of its output {self.output} over the tokens",
-            "cells": f"the mean of its output {self.output} over the cells of the picture",
-        }[self.pooling] + ", at length one" * self.unit
-        if self.reads == "texts":
-            return (
-                f"the first {words.MOST:,} characters of a text as its first {self.tokens:,} tokens; "
-                f"{pooled}; zeros for an empty text"
-            )
-        scaled = "pixels as they are"
-        if self.kind != "uint8":
-            scaled = (
-                f"pixels times {self.factor:.6g}, less {list(self.middle)}, divided by {list(self.spread)}"
-            )
-        return f"a photo in three colours, resized to {self.side} x {self.side} pixels; {scaled}; {pooled}"
-
-
-def recipe(content: str) -> Recipe:
-    """The recipe that a release holds as JSON; refused where it is none.
-
-    >>> recipe('{"reads": "texts", "output": "embedding", "tokens": 256}').told()[-57:]
-    '256 tokens; its output embedding; zeros for an empty text'
-    """
-    said = parse_json(content, "the recipe of an encoder")
-    try:
-        said = {name: tuple(value) if isinstance(value, list) else value for name, value in said.items()}
-        found = Recipe(**said)
-        found.told()
-    except UNREADABLE as error:
-        raise PateError(f"the recipe of an encoder is damaged ({error!r}): restore the release") from error
-    return found
+def told(read: Recipe) -> str:
+    """A recipe in a sentence."""
+    pooled = {
+        "none": f"its output {read.output}",
+        "mean": f"the mean of its output {read.output} over the tokens",
+        "first": f"its output {read.output} of the first token",
+        "largest": f"the largest number of its output {read.output} over the tokens",
+        "cells": f"the mean of its output {read.output} over the cells of the picture",
+    }[read.pooling] + ", at length one" * read.unit
+    if read.reads == "texts":
+        return (
+            f"the first {encoder.MOST:,} characters of a text as its first {read.tokens:,} tokens; "
+            f"{pooled}; zeros for an empty text"
+        )
+    scaled = "pixels as they are"
+    if read.kind != "uint8":
+        scaled = f"pixels times {read.factor:.6g}, less {list(read.middle)}, divided by {list(read.spread)}"
+    return f"a photo in three colours, resized to {read.side} x {read.side} pixels; {scaled}; {pooled}"
 
 
 class Graph:
@@ -96,39 +64,23 @@ class Graph:
 
         self.recipe, self.side = recipe, recipe.side
         self._session, self._tokenizer = graph, tokenizer
-        self._inputs = {one.name: _WHOLE.get(one.type, np.int64) for one in graph.get_inputs()}
         probe = self._probed(name)
         title = f"{recipe.reads}:{name}" + f"-{recipe.side}" * (recipe.reads == "photos")
         self.known = Known(title, digest, len(probe), json.dumps(recipe._asdict()))
 
+    @translated(encoder.InputError)
     def __call__(self, records: Sequence[str] | UInt8[np.ndarray, "record side side 3"]) -> np.ndarray:
         """One row of float32 for each record."""
         found = np.zeros((len(records), self.known.width), np.float32)
         for row, vector in enumerate(each(self._vector, records)):
-            if vector.shape != found[row].shape or not np.isfinite(vector).all():
-                raise PateError(
-                    f"the encoder {self.known.name!r} gives {list(vector.shape)} numbers for a record, "
-                    f"or some that are not finite; {list(found[row].shape)} are needed: use another one"
-                )
-            found[row] = vector
+            found[row] = encoder.fitting(vector, self.known.name, self.known.width)
         return found
 
     def _vector(self, record: Any) -> np.ndarray:
         """The vector of one record; no error shows the record."""
-        if self.recipe.reads == "texts":
-            plain = words.plain(record)
-            if not plain.strip():
-                return np.zeros(self.known.width, np.float32)
-            feed = _of_text(plain, self._tokenizer, self._inputs)
-        else:
-            feed = {next(iter(self._inputs)): _of_photo(record, self.recipe)}
-        try:
-            (found,) = self._session.run([self.recipe.output], feed)
-        except Exception as error:  # what onnxruntime raises is no common class, and may show its input
-            raise PateError(
-                f"the encoder fails on a record ({type(error).__name__}): use another file of it"
-            ) from None
-        return _pooled(np.asarray(found, np.float32)[0], self.recipe)
+        if encoder.blank(record):
+            return np.zeros(self.known.width, np.float32)
+        return encoder.of_graph(self._session, self.recipe, self._tokenizer, record)
 
     def _probed(self, name: str) -> np.ndarray:
         """The vector of a record of nobody's, which is always the same."""
@@ -147,59 +99,56 @@ class Graph:
         return found
 
 
+@translated(encoder.InputError)
 def load(path: Path, side: int | None = None) -> Graph:
     """The encoder of a file or folder, of photos with so many pixels each way, or a sentence that says what
     is missing.
     """
-    file = _file(path.expanduser())
+    file = encoder.graph_file(path)
     content = read_bytes(file)
-    graph = session(content, file)
+    if file.suffix == ".safetensors":
+        return _of_weights(file, content, side)
+    graph = encoder.session(content, file)
     given = {one.name for one in graph.get_inputs()}
-    beside = _Beside(file)
     if "input_ids" in given and "pixel_values" not in given:
-        if side is not None:
-            raise PateError(f"--image-size {side} is for photos, and {file} reads texts: leave it out")
-        tokens = beside.content("tokenizer.json")
-        if tokens is None:
-            raise PateError(f"{file} reads texts: put its tokenizer.json beside it")
-        recipe = _for_texts(graph, beside)
-        tokenizer = _tokenizer(tokens, recipe.tokens, file)
+        tokens = _tokens(file, side)
+        recipe = _for_texts(*_output(graph), file)
+        tokenizer = encoder.tokenizer_of(tokens, recipe.tokens)
         return Graph(graph, recipe, tokenizer, _name(file), _digest(recipe, content, tokens))
-    recipe = _for_photos(graph, file, beside, side)
+    recipe = _for_photos(graph, file, side)
     return Graph(graph, recipe, None, _name(file), _digest(recipe, content))
 
 
-class _Beside(NamedTuple):
-    """The files of settings that lie beside a graph, or above its folder onnx/."""
-
-    file: Path
-
-    def content(self, name: str) -> bytes | None:
-        """The content of a file, if it is there."""
-        homes = [self.file.parent, *([self.file.parent.parent] if self.file.parent.name == "onnx" else [])]
-        place = next((home / name for home in homes if (home / name).is_file()), None)
-        return None if place is None else read_bytes(place)
-
-    def settings(self, name: str) -> dict[str, Any]:
-        """What a file of JSON says; nothing where it is not there."""
-        content = self.content(name)
-        found = {} if content is None else parse_json(content, self.file.parent / name)
-        return found if isinstance(found, dict) else {}
+def _of_weights(file: Path, content: bytes, side: int | None) -> Graph:
+    """A net like BERT from its weights, in NumPy; other nets are refused, which `onnxruntime` can run."""
+    said, tokens = _settings(file, "config.json"), _tokens(file, side)
+    strange = {key: said.get(key) for key, wanted in _BERT.items() if said.get(key, wanted) != wanted}
+    if strange or "model_type" not in said or not isinstance(said.get("num_attention_heads"), int):
+        raise PateError(
+            f"{file.parent} is no net like BERT (config.json: {strange or 'incomplete'}): make an ONNX file "
+            f"by `optimum-cli export onnx --model {file.parent} FOLDER`, and name that folder"
+        )
+    recipe = _for_texts("the last layer", len("ntd"), file)._replace(heads=said["num_attention_heads"])
+    tokenizer = encoder.tokenizer_of(tokens, recipe.tokens)
+    digest = _digest(recipe, content, tokens)
+    return Graph(encoder.weights_of(content), recipe, tokenizer, _name(file), digest)
 
 
-def _file(path: Path) -> Path:
-    """The ONNX file that a path names."""
-    if path.is_dir():
-        inside = [path / name for name in _GRAPHS if (path / name).is_file()] or sorted(path.glob("*.onnx"))
-        if not inside:
-            raise PateError(
-                f"--encoder {path} holds no ONNX file: make one by `optimum-cli export onnx --model {path} "
-                "FOLDER`"
-            )
-        return inside[0]
-    if not path.is_file():
-        raise PateError(f"--encoder {path} does not exist: name an ONNX file, or a folder that holds one")
-    return path
+def _tokens(file: Path, side: int | None) -> bytes:
+    """The tokenizer.json of an encoder of texts."""
+    if side is not None:
+        raise PateError(f"--image-size {side} is for photos, and {file} reads texts: leave it out")
+    found = encoder.beside(file, "tokenizer.json")
+    if found is None:
+        raise PateError(f"{file} reads texts: put its tokenizer.json beside it")
+    return found
+
+
+def _settings(file: Path, name: str) -> dict[str, Any]:
+    """What a file of JSON beside a graph says; nothing where it is not there."""
+    content = encoder.beside(file, name)
+    found = {} if content is None else parse_json(content, file.parent / name)
+    return found if isinstance(found, dict) else {}
 
 
 def _name(file: Path) -> str:
@@ -210,26 +159,6 @@ def _name(file: Path) -> str:
     return re.sub(r"[^\w.+-]+", "_", stem)[:60]
 
 
-def session(content: bytes, name: object, get: str = _GET) -> Any:
-    """The graph in an ONNX file, ready to run in one thread on the CPU."""
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise PateError(f"the encoder {name} needs the package onnxruntime: {get}") from error
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4
-    try:  # weights that lie in other files are looked for in an empty folder: the digest is of all there is
-        with TemporaryDirectory() as nothing:
-            options.add_session_config_entry(_ELSEWHERE, nothing)
-            return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # what onnxruntime raises is no common class
-        told = str(error).strip().partition("\n")[0][:200]
-        raise PateError(
-            f"{name} is no ONNX file that can be read ({told}): save it whole, with its weights inside"
-        ) from error
-
-
 def each(function: Callable[[Any], np.ndarray], records: Iterable[Any]) -> Iterator[np.ndarray]:
     """A function of each record by itself, on as many cores as there are; in the order of the records."""
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
@@ -237,7 +166,7 @@ def each(function: Callable[[Any], np.ndarray], records: Iterable[Any]) -> Itera
 
 
 def _digest(recipe: Recipe, *files: bytes) -> str:
-    return words.digest(*files, json.dumps(recipe._asdict()).encode())
+    return encoder.digest(*files, json.dumps(recipe._asdict()).encode())
 
 
 def _output(graph: Any) -> tuple[str, int]:
@@ -247,22 +176,21 @@ def _output(graph: Any) -> tuple[str, int]:
     return name, found[name]
 
 
-def _for_texts(graph: Any, beside: _Beside) -> Recipe:
+def _for_texts(output: str, rank: int, file: Path) -> Recipe:
     """What is done with texts, from the files of sentence-transformers, if they are there."""
-    output, rank = _output(graph)
-    pooled = beside.settings("1_Pooling/config.json")
+    pooled = _settings(file, "1_Pooling/config.json")
     pooling: Pooling = "none"
     if rank != 2:
         first, largest = (pooled.get(f"pooling_mode_{name}") for name in ("cls_token", "max_tokens"))
         pooling = "first" if first else "largest" if largest else "mean"
-    most = beside.settings("sentence_bert_config.json").get("max_seq_length")
-    most = most or beside.settings("tokenizer_config.json").get("model_max_length")
+    most = _settings(file, "sentence_bert_config.json").get("max_seq_length")
+    most = most or _settings(file, "tokenizer_config.json").get("model_max_length")
     tokens = int(most) if isinstance(most, int | float) and 2 < most <= 1 << 16 else _TOKENS
-    unit = b"Normalize" in (beside.content("modules.json") or b"")
+    unit = b"Normalize" in (encoder.beside(file, "modules.json") or b"")
     return Recipe("texts", output, pooling, unit, tokens)
 
 
-def _for_photos(graph: Any, file: Path, beside: _Beside, side: int | None) -> Recipe:
+def _for_photos(graph: Any, file: Path, side: int | None) -> Recipe:
     """What is done with photos, from the shape of the input and preprocessor_config.json, if it is there."""
     (one, *more) = graph.get_inputs()
     shape = list(one.shape or ())
@@ -277,7 +205,7 @@ def _for_photos(graph: Any, file: Path, beside: _Beside, side: int | None) -> Re
         )
     first = layouts[0] == 1
     fixed = {size for size in (shape[2:] if first else shape[1:3]) if isinstance(size, int)}
-    said = beside.settings("preprocessor_config.json")
+    said = _settings(file, "preprocessor_config.json")
     sides = fixed or {side or _side(said)}
     if len(sides) != 1 or (side is not None and sides != {side}) or 0 in sides:
         raise PateError(
@@ -316,47 +244,3 @@ def _scaling(said: dict[str, Any]) -> dict[str, Any]:
         "preprocessor_config.json must hold three finite numbers for each of image_mean and image_std, and a "
         "rescale_factor"
     )
-
-
-def _tokenizer(content: bytes, tokens: int, file: Path) -> Any:
-    try:
-        from tokenizers import Tokenizer
-    except ImportError as error:
-        raise PateError(f"--encoder {file} needs the package tokenizers: {_GET}") from error
-    try:
-        found = Tokenizer.from_str(content.decode())
-        found.no_padding()
-        found.enable_truncation(tokens)
-    except Exception as error:  # what this package raises is no common class
-        raise PateError(f"the tokenizer.json beside {file} is damaged ({error})") from error
-    return found
-
-
-def _of_text(text: str, tokenizer: Any, inputs: Mapping[str, type]) -> dict[str, np.ndarray]:
-    """The inputs of a graph for one text."""
-    ids = np.array([tokenizer.encode(text).ids], np.int64)
-    given = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
-    given["position_ids"] = np.arange(ids.shape[1], dtype=np.int64)[None]
-    return {name: given[name].astype(kind) for name, kind in inputs.items() if name in given}
-
-
-def _of_photo(photo: UInt8[np.ndarray, "side side 3"], recipe: Recipe) -> np.ndarray:
-    """The input of a graph for one photo."""
-    seen = photo
-    if recipe.kind != "uint8":
-        scaled = photo.astype(np.float32) * np.float32(recipe.factor)
-        seen = (scaled - np.array(recipe.middle, np.float32)) / np.array(recipe.spread, np.float32)
-    return np.ascontiguousarray(seen.transpose(2, 0, 1) if recipe.first else seen)[None]
-
-
-def _pooled(found: np.ndarray, recipe: Recipe) -> np.ndarray:
-    """One vector of what a graph says of the parts of a record."""
-    if recipe.pooling == "mean":
-        found = found.mean(0)
-    elif recipe.pooling == "first":
-        found = found[0]
-    elif recipe.pooling == "largest":
-        found = found.max(0)
-    elif recipe.pooling == "cells":
-        found = found.mean((1, 2))
-    return found / max(float(np.linalg.norm(found)), _TINY) if recipe.unit else found

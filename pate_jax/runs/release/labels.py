@@ -8,13 +8,12 @@ from typing import Any
 
 from pate_jax.runs import measured
 from pate_jax.runs.release import write as single
-from pate_jax.runs.release.check import predictor
 from pate_jax.runs.report import labels_page
-from pate_jax.student import Student
+from pate_jax.student import Student, exported
 from pate_jax.student.several import LABELS
 from pate_jax.system import storage
 
-_FILES = ("student.json", "parameters.npz")
+_FILES = ("student.json", "parameters.npz", exported.TENSORS, exported.PROGRAM)
 
 
 def write(
@@ -27,13 +26,13 @@ def write(
     """Write the students of all labels: `called` are the folders by label, and `students` what is in each."""
     home, facts = folder / "student", measured.published(facts)
     for place, student in students.items():
-        for name in _FILES:
+        for name in (name for name in _FILES if (student / name).exists()):
             storage.write_bytes(home / place / name, storage.read_bytes(student / name))
     storage.write_json(home / LABELS, "labels", {"folders": dict(called)})
     storage.write_json(folder / "statement.json", "statement", statement)
     storage.write_json(home / "statement.json", "statement", statement)
-    storage.write_bytes(home / "predict.py", predictor().encode())
     first = Student.load(home / next(iter(students)))
+    single.write_programs(folder, first)
     storage.write_bytes(home / "MODEL_CARD.md", model_card(first, statement, facts).encode())
 
 
@@ -46,7 +45,7 @@ def model_card(student: Student, statement: Mapping[str, Any], facts: Mapping[st
                 f"{single.plain(label)}: {len(one['classes'])} classes: {_classes(one['classes'])}."
                 for label, one in facts["labels"].items()
             ),
-            f"Inputs: {single.takes(student)}.",
+            *single.reads(student),
         ],
         "Privacy": single.promised(statement, facts),
         "How it was made": [

@@ -6,18 +6,24 @@ import html
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from pate_jax.accounting.statement import NOT_PRIVATE
 from pate_jax.data import encoders, forms, texts
 from pate_jax.data.encoders import NOT_COVERED
+from pate_jax.data.encoders.encoder import FILE, GET, digest
+from pate_jax.data.encoders.lite import Lite
 from pate_jax.runs import measured
-from pate_jax.runs.release.check import predictor
 from pate_jax.runs.report import crowd_words, measures_page, numbers, words
 from pate_jax.student import Student
 from pate_jax.system import storage
+
+ENCODER = f"student/{FILE}"  # of photos
+_IMAGE = ("height", "width", "channels")
 
 
 def write(folder: Path, student: Student, statement: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
@@ -30,8 +36,48 @@ def write(folder: Path, student: Student, statement: Mapping[str, Any], facts: M
     student.save(home)
     storage.write_json(folder / "statement.json", "statement", statement)
     storage.write_json(home / "statement.json", "statement", statement)
-    storage.write_bytes(home / "predict.py", predictor().encode())
+    write_programs(folder, student)
     storage.write_bytes(home / "MODEL_CARD.md", model_card(student, statement, facts).encode())
+
+
+@cache
+def programs() -> dict[str, str]:
+    """The programs by their places: predict.py runs a student with NumPy alone, and encoder.py its encoder.
+
+    >>> [("import jax" in text, "from pate_jax" in text) for text in programs().values()]
+    [(False, False), (False, False)]
+    """
+    homes = {"predict.py": "pate_jax.student.released", "encoder.py": "pate_jax.data.encoders"}
+    return {
+        f"student/{name}": resources.files(home).joinpath(name).read_text(encoding="utf-8")
+        for name, home in homes.items()
+    }
+
+
+def write_programs(folder: Path, student: Student) -> None:
+    """Write the programs that a student needs, and its encoder if a package of weights holds that.
+
+    The program of a net of one's own lies beside its numbers already. An encoder of texts is read from its
+    package, and one of an owner's is named by its digest.
+    """
+    needed = [*texts.seen(student.columns)]
+    if student.program is not None:
+        return
+    for name, text in programs().items():
+        if needed or name != "student/encoder.py":
+            storage.write_bytes(folder / name, text.encode())
+    for one in needed:
+        if isinstance(found := encoders.same(one) if not one.recipe else None, Lite):
+            storage.write_bytes(folder / ENCODER, found.content)
+
+
+def strange_encoder(folder: Path, students: list[Path]) -> Iterator[str]:
+    """Whether the encoder in a release is one that no student names: this is public, by its digest."""
+    if (folder / ENCODER).is_file():
+        found = digest(storage.read_bytes(folder / ENCODER))
+        named = {one.digest for home in students for one in texts.seen(Student.load(home).columns)}
+        if found not in named:
+            yield f"{ENCODER} has another digest than the encoder that student.json names"
 
 
 def model_card(student: Student, statement: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
@@ -41,8 +87,7 @@ def model_card(student: Student, statement: Mapping[str, Any], facts: Mapping[st
     sections = {
         "What it says, and of what": [
             f"Task: {_task(student, names)}.",
-            f"Inputs: {takes(student)}.",
-            *(f"Encoder: {texts.described(one)}; {NOT_COVERED}." for one in texts.seen(student.columns)),
+            *reads(student),
         ],
         "Privacy": promised(statement, facts),
         "How it was made": [
@@ -51,6 +96,7 @@ def model_card(student: Student, statement: Mapping[str, Any], facts: Mapping[st
             _bought(statement, facts),
             f"Net: {json.dumps(student.description)}; {_size(student):,} parameters.",
             *_holds(student),
+            *([] if student.program is None else [_OF_OWN_NET]),
         ],
         "How good it is": [
             f"{numbers.told(facts)}."
@@ -62,6 +108,12 @@ def model_card(student: Student, statement: Mapping[str, Any], facts: Mapping[st
     }
     tables = "".join(_table(heads, rows) for heads, rows in measures_page.tables(facts))
     return card(sections, statement, facts, student, tables)
+
+
+def reads(student: Student) -> list[str]:
+    """The lines about inputs and their encoder."""
+    known = [f"Encoder: {texts.described(one)}; {NOT_COVERED}." for one in texts.seen(student.columns)]
+    return [f"Inputs: {takes(student)}.", *known]
 
 
 def promised(statement: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
@@ -86,7 +138,50 @@ def card(
     lists = {title: "".join(f"- {line}\n" for line in lines) for title, lines in sections.items()}
     body = "".join(f"## {title}\n\n{listed}\n" for title, listed in lists.items())
     subject = f": {plain(str(facts['predicts']))}" if "predicts" in facts else ""
-    return f"{warning}# Model card{subject}\n\n{body}{tables}{_limits(student, statement)}"
+    front = _front_matter(student, facts)
+    return f"{front}{warning}# Model card{subject}\n\n{body}{tables}{_limits(student, statement)}"
+
+
+def _front_matter(student: Student, facts: Mapping[str, Any]) -> str:
+    """What model hubs read of a card, as YAML: what it is for, and figures of public test data alone."""
+    task = _hub_task(student)
+    tags = ["differential-privacy", "pate", *(["not-private"] if not facts["private"] else [])]
+    tags += ["trial"] if "trial" in facts else []
+    lines = ["# license: yours to choose; this file names none", "library_name: pate_jax"]
+    lines += [f"pipeline_tag: {task}", "tags:", *(f"- {tag}" for tag in tags)]
+    if figures := list(_figures(facts)):
+        lines += ["model-index:", "- name: student", "  results:", f"  - task: {{type: {task}}}"]
+        lines += [f"    dataset: {{type: test, name: {json.dumps(facts['data'])}}}", "    metrics:"]
+        lines += [
+            f"    - {{type: {kind}, value: {value:.4f}, name: {json.dumps(name)}}}"
+            for kind, value, name in figures
+        ]
+    return "".join(f"{line}\n" for line in ("---", *lines, "---", ""))
+
+
+def _hub_task(student: Student) -> str:
+    """The name that model hubs have for what a student does."""
+    if student.target is not None:
+        return "tabular-regression"
+    read = [column.encoder is not None for column in student.columns]
+    photos = any(encoders.of_photos(known.name) for known in texts.seen(student.columns))
+    if photos or len(student.description["input_shape"]) == len(_IMAGE):
+        return "image-classification"
+    return "text-classification" if read and all(read) else "tabular-classification"
+
+
+def _figures(facts: Mapping[str, Any]) -> Iterator[tuple[str, float, str]]:
+    """Kind, value and name of what was measured on public test data."""
+    if facts.get("student_accuracy") is not None:
+        yield "accuracy", facts["student_accuracy"], "accuracy"
+    numbers_of = facts.get("numbers", {})
+    parts = [("", facts.get("measures") or {})]
+    parts += [(f" of {label}", one["figures"] or {}) for label, one in facts.get("labels", {}).items()]
+    parts += [("", one) for one in numbers_of.get("figures", []) if one["name"] == numbers.THIS]
+    for whose, found in parts:
+        for kind, field in (("accuracy", "accuracy"), ("roc_auc", "auroc"), ("r2", "r2"), ("mae", "error")):
+            if field in found and found[field][0] is not None:
+                yield kind, found[field][0], f"{kind}{whose}"
 
 
 def _limits(student: Student, statement: Mapping[str, Any]) -> str:
@@ -151,25 +246,45 @@ It does not cover
 - wrong or unfair answers; the accuracy above is an average over the test data, not a promise for one input.
 
 """
-_ALONE = """{needs}, and no file but those in this folder:
+_OWN = "its file or folder, and the packages onnxruntime and tokenizers"
+_ALONE = """Needs NumPy{needs} only, and no file but those in this folder:
 
-    python predict.py {file} --out labels.csv
+    python predict.py {file}{more} --out labels.csv
+
+"""
+_OF_OWN_NET = (
+    "The net is its makers' own, and its source is no part of this folder: program.stablehlo computes what "
+    "it says, and parameters.safetensors holds its numbers."
+)
+_BY_JAX = """Needs JAX and the package safetensors only, for arrays; `inputs` are float32 [n, {shape}]:
+
+    from pathlib import Path
+    from jax import export
+    from safetensors.numpy import load_file
+
+    program = export.deserialize(bytearray(Path("program.stablehlo").read_bytes()))
+    probabilities = program.call(load_file("parameters.safetensors"), inputs)
 
 """
 _USE = """\
-With pate_jax: `pate predict FOLDER {file}`, or `pate_jax.Student.load(FOLDER).predict_proba(inputs)`,
+With pate_jax: `pate predict FOLDER {file}{more}`, or `pate_jax.Student.load(FOLDER).predict_proba(inputs)`,
 which takes a data frame, columns by name, an array or a file.
 """
 
 
 def _used(student: Student) -> str:
-    """How the student is asked; predict.py reads no encoder but `words`."""
-    reads = {known.name for known in texts.seen(student.columns)}
-    file = "inputs.csv" if student.columns else "inputs.npz"
-    file = "PHOTOS" if any(map(encoders.of_photos, reads)) else file
-    needs = "Needs NumPy and the encoder (`pip install wordllama`) only" if reads else "Needs NumPy only"
-    alone = _ALONE.format(needs=needs, file=file) if reads <= {encoders.TEXT} else ""
-    return "## Use\n\n" + alone + _USE.format(file=file)
+    """How the student is asked, without this package and with it."""
+    known = next(texts.seen(student.columns), None)
+    file, needs, more = "inputs.csv" if student.columns else "inputs.npz", "", ""
+    if known is not None:
+        photos = encoders.of_photos(known.name)
+        file = "PHOTOS" if photos else file
+        needs = ", pillow and onnxruntime" if photos else f" and the encoder ({GET.get(known.name, _OWN)})"
+        more = " --encoder ENCODER" if known.recipe else ""
+    alone = _ALONE.format(needs=needs, file=file, more=more)
+    if student.program is not None:
+        alone = _BY_JAX.format(shape=", ".join(map(str, student.description["input_shape"])))
+    return "## Use\n\n" + alone + _USE.format(file=file, more=more)
 
 
 def learned_from(statement: Mapping[str, Any], facts: Mapping[str, Any]) -> str:

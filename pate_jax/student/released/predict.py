@@ -1,19 +1,19 @@
 """Predictions of a published student with NumPy alone: no JAX, no pate_jax, no private file.
 
-A student of free text needs its encoder too: `pip install wordllama`.
+A student of free text or of photos needs its encoder too, which encoder.py beside this file reads.
 
     python predict.py inputs.npz --out labels.csv
 
 In Python, `predict.predict(inputs)` returns class names and probabilities, and `predict.load(folder)` the
-student. Inputs are an array `inputs` [n, ...] in an .npz archive, or, for a student of a text table, a .csv
-file with the same columns. student.json and parameters.npz must lie in the same folder as this file.
+student. Inputs are an array `inputs` [n, ...] in an .npz archive, for a student of a text table a .csv file
+with the same columns, or a folder of photos. student.json and parameters.npz must lie in the same folder as
+this file.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
-import hashlib
 import io
 import json
 import math
@@ -24,10 +24,10 @@ import tokenize
 import zipfile
 import zlib
 from datetime import datetime
-from functools import cached_property
-from importlib.util import find_spec
+from functools import cache, cached_property
 from itertools import count
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -36,8 +36,7 @@ _CHUNK = 100  # images in one batch; a convolution needs nine or more times thei
 _GROUPS, _EPSILON, _TINY = 8, 1e-6, 1e-6  # of GroupNorm; and what is added under a root
 _FEATURES, _FAINT, _NO_SHARE = 8000, 1e-12, 1e-30  # length of features; below a length, and a class's share
 _OVERLAP = 1  # pixels by which a cell reaches into its neighbours
-_ENCODER = ("weights/l2_supercat_256.safetensors", "tokenizers/l2_supercat_tokenizer_config.json")
-_MOST = 20_000  # characters of a text that are read
+_PHOTOS = (".png", ".jpg", ".jpeg")
 _SHOWN = 10  # predictions on the terminal
 _ID = re.compile(r"(.*[ _-])?(id|uuid|key|code|number|patient|person)|pid|index|row\.?names", re.IGNORECASE)
 _DECIMAL_COMMA = re.compile(r"([<>]=?\s*)?[+-]?[0-9]+,[0-9]+([eE][+-]?[0-9]+)?")
@@ -61,6 +60,8 @@ class Student:
 
     def __init__(self, description: dict[str, Any], parameters: dict[str, np.ndarray]) -> None:
         self.net, self.columns = description["net"], description.get("columns", [])
+        known = self.columns[0].get("encoder") if len(self.columns) == 1 else None
+        self.photos = known if known and known["name"].startswith(("photos:", "lite")) else None
         self.target = description.get("target")  # of a number: its name, and the two ends of its range
         self.class_names = [str(name) for name in description["class_names"]]
         self.shape, self.dtype = tuple(self.net["input_shape"]), description.get("dtype", "")
@@ -303,21 +304,26 @@ def read(path: Path | str, student: Student) -> np.ndarray:
 
 
 def read_named(
-    path: Path | str, student: Student, id_column: str | None = None
+    path: Path | str, student: Student, id_column: str | None = None, encoder: Path | str | None = None
 ) -> tuple[np.ndarray, list[str] | None]:
     """Read inputs, and their ids where there are any.
 
-    Ids are an array `ids`, or the column `id_column`, or an unknown column that is called as ids are.
+    Ids are an array `ids`, or the column `id_column`, or an unknown column that is called as ids are, or the
+    names of photos. `encoder` is the file or folder of an encoder that neither a package nor a release holds.
     """
     path = Path(path)
+    if path.is_dir():
+        return _photos(path, student, encoder)
     if not path.is_file():
         raise InputError(f"{path} is no file; give .npz or .csv")
     if path.suffix.lower() in (".csv", ".tsv"):
-        return _table(path, student, id_column)
+        return _table(path, student, id_column, encoder)
     arrays = _arrays(path)
     if "inputs" not in arrays:
         raise InputError(f"{path} has no array 'inputs'; it holds {', '.join(sorted(arrays)) or 'nothing'}")
     inputs, ids = arrays["inputs"], arrays.get("ids")
+    if inputs.ndim in (3, 4) and student.photos:
+        inputs = _vectors(student.photos, inputs, encoder)
     if ids is not None and ids.shape != inputs.shape[:1]:
         raise InputError(f"{path} has ids of shape {ids.shape} for inputs of shape {inputs.shape}")
     return inputs, None if ids is None else ids.tolist()
@@ -342,7 +348,8 @@ def write(
 def main() -> None:
     """Read inputs, predict their classes, and write the predictions."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("inputs", help=".npz with an array `inputs`, or .csv for a student of tables")
+    parser.add_argument("inputs", help=".npz with an array `inputs`, a .csv table, or a folder of photos")
+    parser.add_argument("--encoder", help="file or folder of the encoder, where no package holds it")
     parser.add_argument("--out", help="labels.csv or labels.npz; default: the first ten to the terminal")
     parser.add_argument(
         "--id-column", help="column that names the rows; default: one that is called as ids are"
@@ -352,7 +359,7 @@ def main() -> None:
     try:
         several = load_all(chosen.student)
         student = next(iter(several.values())) if several else load(chosen.student)
-        inputs, ids = read_named(chosen.inputs, student, chosen.id_column)
+        inputs, ids = read_named(chosen.inputs, student, chosen.id_column, chosen.encoder)
         if several:
             return _tell_all(several, inputs, ids, chosen.out)
         probabilities = student(inputs)
@@ -478,7 +485,9 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
         raise InputError(f"{path} is not a readable .npz archive: {error}") from error
 
 
-def _table(path: Path, student: Student, named: str | None) -> tuple[np.ndarray, list[str] | None]:
+def _table(
+    path: Path, student: Student, named: str | None, place: Path | str | None = None
+) -> tuple[np.ndarray, list[str] | None]:
     if not student.columns:
         raise InputError(f"{path} is a table of text, and this student was trained on arrays; give .npz")
     csv.field_size_limit(1 << 24)  # as where the student was trained
@@ -511,7 +520,7 @@ def _table(path: Path, student: Student, named: str | None) -> tuple[np.ndarray,
     named = named or next((name for name in unread if _look_like_ids(name, table[name])), None)
     for column in student.columns:
         _report(column, table[column["name"]])
-    features = [_column(table[column["name"]], column, path) for column in student.columns]
+    features = [_column(table[column["name"]], column, path, place) for column in student.columns]
     return np.concatenate(features, 1), None if named is None else table[named]
 
 
@@ -541,11 +550,15 @@ def _say(text: str) -> None:
     print(f"predict.py: {text}", file=sys.stderr)
 
 
-def _column(values: list[str], column: dict[str, Any], path: Path) -> np.ndarray:
+def _column(
+    values: list[str], column: dict[str, Any], path: Path, place: Path | str | None = None
+) -> np.ndarray:
     """One column as numbers: an unknown category becomes zeros, and a missing number is filled in."""
     missing = np.array([value.lower() in _MISSING for value in values], bool)
     if column.get("encoder"):
-        return _texts(values, column, missing)
+        marks = [missing[:, None]] if column.get("indicator") else []
+        texts = ["" if gone else value for value, gone in zip(values, missing, strict=True)]
+        return np.concatenate([*marks, _vectors(column["encoder"], texts, place)], 1).astype(np.float32)
     known, filling, form = column["categories"], column.get("filling"), column.get("form", "")
     if known is not None:
         named = ["" if value.lower() in _MISSING and value not in known else value for value in values]
@@ -563,45 +576,31 @@ def _column(values: list[str], column: dict[str, Any], path: Path) -> np.ndarray
     return np.stack(features, axis=1).astype(np.float32)
 
 
-def _texts(values: list[str], column: dict[str, Any], missing: np.ndarray) -> np.ndarray:
-    """Texts as the mean of their tokens' embeddings, by the package that student.json names."""
-    known = column["encoder"]
-    embeddings, tokenizer = _words(known["name"], known["digest"])
-    marks = [missing[:, None]] if column.get("indicator") else []
-    found = np.zeros((len(values), known["width"]), np.float32)
-    for row, text in enumerate(values):
-        plain = text[:_MOST].encode(errors="replace").decode()
-        read = plain.strip() and not missing[row]
-        tokens = tokenizer.encode(plain, add_special_tokens=False).ids if read else []
-        if tokens:  # numbers of 16 bits, whose sum in 64 bits is exact
-            found[row] = embeddings[tokens].sum(0, dtype=np.float64) / len(tokens)
-    return np.concatenate([*marks, found], axis=1).astype(np.float32)
+@cache
+def _encoder() -> Any:
+    """The module encoder.py beside this file, which is compiled without a trace in the folder."""
+    path, found = Path(__file__).with_name("encoder.py"), ModuleType("encoder")
+    if not path.is_file():
+        raise InputError(f"{path} is not there, and this student needs it: restore the release")
+    found.__file__ = str(path)
+    exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), vars(found))
+    return found
 
 
-def _words(name: str, digest: str) -> tuple[np.ndarray, Any]:
-    """The embeddings and the tokenizer of the encoder `words`, if they are those that were learned with."""
-    if name != "words":
-        raise InputError(f"the encoder {name!r} is not read here: ask the student by `pate predict`")
+def _vectors(known: dict[str, Any], records: Any, place: Path | str | None) -> np.ndarray:
+    """What the encoder of a student makes of texts, or of the photos of paths."""
     try:
-        from safetensors.numpy import load as tensors
-        from tokenizers import Tokenizer
+        return _encoder().vectors(known, records, place)
+    except ValueError as error:
+        raise InputError(str(error)) from error
 
-        spec = find_spec("wordllama")
-        homes = (spec and spec.submodule_search_locations) or [""]
-        parts = [(Path(homes[0]) / file).read_bytes() for file in _ENCODER]
-    except (ImportError, ValueError, OSError) as error:
-        raise InputError(f"the encoder {name!r} is not installed ({error}): pip install wordllama") from error
-    whole = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
-    if whole != digest.replace("-", ""):
-        raise InputError(
-            f"the encoder {name!r} with the digest {digest[:16]}... is needed, and {whole[:16]}... is "
-            "installed: install the version of wordllama that was learned with"
-        )
-    (embeddings,) = tensors(parts[0]).values()
-    tokenizer = Tokenizer.from_str(parts[1].decode())
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return embeddings, tokenizer
+
+def _photos(folder: Path, student: Student, place: Path | str | None) -> tuple[np.ndarray, list[str]]:
+    """The photos of a folder as the student takes them, and their names."""
+    paths = sorted(one for one in folder.rglob("[!.]*") if one.suffix.lower() in _PHOTOS)
+    if student.photos is None or not paths:
+        raise InputError(f"{folder} is a folder: give photos ({', '.join(_PHOTOS)}) to a student of photos")
+    return _vectors(student.photos, paths, place), [path.relative_to(folder).as_posix() for path in paths]
 
 
 def _number(value: str, form: str) -> float:
