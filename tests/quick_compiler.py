@@ -3,8 +3,6 @@
 import importlib.util
 import mmap
 import os
-import sys
-import threading
 from pathlib import Path
 
 COUNT = "--xla_force_host_platform_device_count"
@@ -15,7 +13,6 @@ QUICK = {
     "xla_llvm_disable_expensive_passes": "true",
     "xla_cpu_parallel_codegen_split_count": "1",
 }
-PROGRAMS = 100  # that are lowered in one context of MLIR, which holds the constants of all
 
 
 def flags(devices: int = 8) -> str:
@@ -35,23 +32,3 @@ def environment(devices: int | None = None) -> dict[str, str]:
     """For a child with another number of devices, or with as many as it decides itself."""
     kept = [flag for flag in os.environ["XLA_FLAGS"].split() if not flag.startswith(f"{COUNT}=")]
     return {**os.environ, "XLA_FLAGS": " ".join([*kept, *([f"{COUNT}={devices}"] if devices else [])])}
-
-
-def share_contexts() -> None:
-    """Let the programs of a thread share contexts of MLIR: making one takes longer than lowering most."""
-    if "jax" not in sys.modules:
-        return
-    from jax._src.interpreters import mlir
-
-    make = getattr(mlir, "make_ir_context", None)
-    if make is None or hasattr(make, "kept"):  # another version of JAX, or done
-        return
-
-    def context():
-        kept.programs = getattr(kept, "programs", PROGRAMS) + 1
-        if kept.programs > PROGRAMS:
-            kept.context, kept.programs = make(), 1
-        return kept.context
-
-    context.kept = kept = threading.local()
-    mlir.make_ir_context = context
