@@ -6,7 +6,9 @@ Records of 55 columns are drawn file by file, as Parquet, and removed in the end
 already is taken as drawn. Then two programs, each a process of its own, count the same sums. `ours` opens the
 table as `pate run --private 'folder/*.parquet'` does, which checks every record, and counts the table of its
 sums. `plain` scans the same files with PyArrow and does the arithmetic alone: no check, no ids, no digests.
-The sums must be equal.
+The sums must be equal. With `--programs plain ours users workers` two more count them: `users` takes each id
+for a user, so that all records are put together by user first, and `workers` has `ours` done by four
+processes of this machine; the memory that it names is that of the largest.
 """
 
 from __future__ import annotations
@@ -74,16 +76,28 @@ def planned(folder: Path):
     return dataset, crowd.plan("sums", *learned, voters=1_000_000, classes=2, mu=mu)
 
 
-def ours(folder: Path) -> np.ndarray:
+def ours(folder: Path, workers: int | None = None, named: str = "id_column") -> np.ndarray:
     """What a run does to its private records."""
     from pate_jax.data import from_files
+    from pate_jax.data.shuffle import Shuffle
     from pate_jax.runs.crowds import scans
+    from pate_jax.system import tasks
 
     _, plan = planned(folder)
+    parts = folder / "private", folder / "public.parquet"
     start = time.perf_counter()
-    dataset = from_files(folder / "private", folder / "public.parquet", label_column="label", id_column="id")
-    print(f"opened and checked: {time.perf_counter() - start:.1f} s", file=sys.stderr)
-    return scans.table(plan, dataset)
+    with tasks.engine(tasks.Where(workers=workers)) as engine:
+        dataset = from_files(*parts, label_column="label", engine=engine, **{named: "id"})
+        print(f"opened and checked: {time.perf_counter() - start:.1f} s", file=sys.stderr)
+        found = dataset.scan
+        if named == "id_column":
+            one, items = functools.partial(scans.table_of, scan=found.scan, plan=plan), found.scan.files
+        else:
+            deal = scans.ByUser(found.scan.reading.width)
+            shuffle = Shuffle(found.scan, found.survey.records, deal, folder, engine)
+            print(f"put together: {time.perf_counter() - start:.1f} s", file=sys.stderr)
+            one, items = functools.partial(scans.table_of_users, plan=plan), shuffle.groups
+        return sum(table for _, table in engine.each(one, items))
 
 
 def plain(folder: Path) -> np.ndarray:
@@ -114,6 +128,14 @@ def plain(folder: Path) -> np.ndarray:
     return total
 
 
+PROGRAMS = {
+    "plain": plain,
+    "ours": ours,
+    "users": functools.partial(ours, named="user_column"),
+    "workers": functools.partial(ours, workers=4),
+}
+
+
 def measured(name: str, folder: Path) -> dict:
     """One program in a process of its own."""
     found = subprocess.run(
@@ -128,9 +150,10 @@ def only(name: str, folder: Path) -> None:
     """Count, and say how long it took: public things first, which both share, are not measured."""
     planned(folder)
     start = time.perf_counter()
-    table = {"ours": ours, "plain": plain}[name](folder)
+    table = PROGRAMS[name](folder)
     seconds = time.perf_counter() - start
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    both = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    memory = max(both) / 2**20
     print(json.dumps({"seconds": seconds, "gigabytes": memory, "sums": table.tolist()}))
 
 
@@ -140,6 +163,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--folder", type=Path, required=True)
     measurement.add_busy(parser)
+    parser.add_argument("--programs", nargs="*", choices=[*PROGRAMS], default=["plain", "ours"])
     parser.add_argument("--only")
     given = parser.parse_args()
     if given.only:
@@ -149,8 +173,8 @@ def main() -> None:
     there = given.folder.exists()  # drawn before, and kept
     if not there:
         draw(given.folder, given.records)
-    found = {name: measured(name, given.folder) for name in ("plain", "ours")}
-    equal = found["ours"]["sums"] == found["plain"]["sums"]
+    found = {name: measured(name, given.folder) for name in given.programs}
+    equal = all(one["sums"] == found["plain"]["sums"] for one in found.values())
     ratio = found["plain"]["seconds"] / found["ours"]["seconds"]
     size = sum(path.stat().st_size for path in (given.folder / "private").iterdir()) / 1e9
     line = {"records": given.records, "columns": NUMBERS + WORDS + 2, "parquet_gigabytes": round(size, 2)}

@@ -36,8 +36,7 @@ NAMES = {
     "mechanisms": "DiscreteGaussianMax",
     "aggregate": "Answers",
     "accounting": "epsilon calibrate plan",
-    "student": "PublicInputs fit fit_net",
-    "student.exported": "read_program",
+    "student": "PublicInputs fit fit_net Own",
 }  # the names to build on, by module; forty at most
 _COLUMNS = "100"  # of every help
 _COMMANDS = """# Commands

@@ -1,12 +1,16 @@
-"""Pages of the site that lie elsewhere in the repository: the experiments, and the examples as notebooks.
+"""Pages of the site that lie elsewhere in the repository: the experiments, and the examples.
+
+Each example is a page, and a notebook to load down, made of the same cells.
 
 MkDocs calls the two functions at the end, as `hooks` of mkdocs.yml says.
 """
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -26,25 +30,41 @@ def sources() -> dict[str, Path]:
 
 def markdown(source: Path) -> str:
     """A page as it is, or a notebook in percent format as one: its text, and its code in blocks."""
-    text = source.read_text()
     if source.suffix == ".md":
-        return text
-    cells = _CELL.split(text)[1:]
-    return "\n\n".join(
-        _cell(kind, body.strip("\n")) for kind, body in zip(cells[::2], cells[1::2], strict=True)
-    )
+        return source.read_text()
+    found = [body if kind == "markdown" else f"```python\n{body}\n```" for kind, body in cells(source)]
+    return "\n\n".join([*found, f"[The same as a notebook]({source.stem}.ipynb)"])
 
 
-def _cell(kind: str, body: str) -> str:
-    if "[markdown]" in kind:
-        return "\n".join(line.removeprefix("#").removeprefix(" ") for line in body.splitlines())
-    return f"```python\n{body}\n```"
+def notebook(source: Path) -> str:
+    """An example as a notebook of Jupyter."""
+    made = [
+        {"cell_type": kind, "metadata": {}, "source": body.splitlines(keepends=True)}
+        | ({"execution_count": None, "outputs": []} if kind == "code" else {})
+        for kind, body in cells(source)
+    ]
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    whole = {"cells": made, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 4}
+    return json.dumps(whole, indent=1)
+
+
+def cells(source: Path) -> Iterator[tuple[str, str]]:
+    """The cells of an example in percent format: `markdown` or `code`, and what is in each."""
+    parts = _CELL.split(source.read_text())[1:]
+    for kind, body in zip(parts[::2], parts[1::2], strict=True):
+        if "[markdown]" in kind:
+            lines = (line.removeprefix("#").removeprefix(" ") for line in body.strip("\n").splitlines())
+            yield "markdown", "\n".join(lines)
+        else:
+            yield "code", body.strip("\n")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages from elsewhere."""
     for name, path in sources().items():
         files.append(File.generated(config, name, content=markdown(path)))
+        if path.suffix == ".py":
+            files.append(File.generated(config, f"{name.removesuffix('.md')}.ipynb", content=notebook(path)))
     return files
 
 

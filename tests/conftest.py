@@ -75,6 +75,11 @@ def pytest_collection_finish():
     gc.enable()
 
 
+def pytest_runtest_setup():
+    """Whichever test has loaded JAX, those after it lower their programs faster."""
+    quick_compiler.share_contexts()
+
+
 def pytest_unconfigure(config):
     """A process of xdist takes ten seconds to give back all its memory, and the main one waits for that."""
     if hasattr(config, "workerinput"):

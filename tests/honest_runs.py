@@ -19,7 +19,7 @@ from pate_jax.runs import batches, pipeline, stages
 from pate_jax.runs.crowds import comparison
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
-from pate_jax.runs.tune import pipeline as tuning
+from pate_jax.runs.tune import candidates as tuning
 from pate_jax.runs.tune.settings import Setting, TuneConfig
 from pate_jax.student import Auto, Linear, Ridge, Supervised
 from pate_jax.student.settings import Settings

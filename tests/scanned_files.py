@@ -24,6 +24,12 @@ def drawn(records, seed, first=0):
     return {"pid": own, **dict(zip(NAMES, columns, strict=True))}
 
 
+def of_users(columns, users, name="U{}"):
+    """The same columns with users, of which nearly each has records in several files."""
+    own = np.random.default_rng(3).integers(0, users, len(columns["sick"])).tolist()
+    return {"who": [name.format(one + 40) if name else one + 40 for one in own], **columns}
+
+
 def rows(columns, start=0, end=None):
     """The same columns of some rows."""
     return {name: values[start:end] for name, values in columns.items()}

@@ -6,12 +6,14 @@ All others are mypy's matter: a wrong type at the border has to end in a PateErr
 import functools
 import inspect
 import re
+from collections import Counter
 from pathlib import Path
 
 import jaxtyping
 from beartype import beartype
 
 PACKAGE = Path(__file__).parents[1] / "pate_jax"
+OFTEN = 20  # calls with arguments alike that are checked; a check takes longer than many functions
 
 
 def install() -> None:
@@ -30,9 +32,38 @@ def _where_named(jaxtyped):
     def decorate(*function, **how):
         if not function:
             return functools.partial(decorate, **how)
-        return function[0] if _names_no_shape(*function) else jaxtyped(*function, **how)
+        if _names_no_shape(*function):
+            return function[0]
+        checked = jaxtyped(*function, **how)
+        return _often(*function, checked) if inspect.isfunction(*function) else checked
 
     return decorate
+
+
+def _often(function, checked):
+    """The checked function, and after many calls with arguments alike the function as it is written."""
+    calls = Counter()
+
+    @functools.wraps(function)
+    def call(*given, **named):
+        alike = (*map(_form, given), *((name, _form(each)) for name, each in named.items()))
+        if calls[alike] >= OFTEN:
+            return function(*given, **named)
+        result = checked(*given, **named)
+        calls[alike] += 1
+        return result
+
+    return call
+
+
+def _form(given):
+    """What decides whether shapes fit: those of arrays, and whole numbers, which may name a length."""
+    if isinstance(given, tuple | list):
+        return type(given), *map(_form, given)
+    if isinstance(given, int):
+        return given
+    shape = getattr(given, "shape", None)
+    return (type(given), shape, getattr(given, "dtype", None)) if isinstance(shape, tuple) else type(given)
 
 
 def _names_no_shape(function):

@@ -21,8 +21,9 @@ def later():
     import pyarrow.parquet
     from distributed import Client
     from distributed.deploy import Cluster
+    from distributed.security import Security
 
-    return {"pa": pyarrow, "Client": Client, "Cluster": Cluster}
+    return {"pa": pyarrow, "Client": Client, "Cluster": Cluster, "Security": Security}
 
 
 def annotated(module):

@@ -5,6 +5,8 @@ import re
 import jax
 import numpy as np
 import pytest
+import quick_compiler
+from jax._src.interpreters import mlir
 from jax.sharding import PartitionSpec as P
 
 from pate_jax import aggregate, voting
@@ -213,3 +215,9 @@ def test_vectors_are_compared_exactly_up_to_the_length_that_is_told():
 def test_what_does_not_fit_is_named(call, message):
     with pytest.raises(PateError, match=re.escape(message)):
         call()
+
+
+def test_the_tests_lower_many_programs_in_one_context_and_never_too_many():
+    quick_compiler.share_contexts()
+    made = [mlir.make_ir_context() for _ in range(2 * quick_compiler.PROGRAMS)]
+    assert 2 <= len({id(one) for one in made}) <= 3

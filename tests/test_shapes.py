@@ -4,6 +4,7 @@ import chex
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import shapes
 from jaxtyping import TypeCheckError
 
 from pate_jax import aggregate, voting
@@ -49,6 +50,15 @@ def test_votes_may_be_lists_or_arrays_of_either_library(kind):
     )
     with pytest.raises(PateError, match="is wanted"):
         aggregate.answer(GNMax(2.0), kind(ROWS[0]), key=noise.seeded_key(5))
+
+
+def test_other_shapes_are_checked_however_often_the_same_were():
+    right = jnp.ones((5, 3))
+    for _ in range(shapes.OFTEN + 5):
+        losses.divergence(right, right)
+    for wrong in (jnp.ones((1, 3)), jnp.ones((4, 3)), jnp.ones(3), np.ones((5, 3), np.int32)):
+        with pytest.raises(TypeCheckError):
+            losses.divergence(right, wrong)
 
 
 def test_functions_that_name_no_shape_are_left_as_they_are():

@@ -1,6 +1,7 @@
 """Run a command on a TPU slice: create it, copy the committed project there, run, fetch runs/, delete it.
 
 python tpu_configs/launch.py v5e-16 -- pate run mnist --teachers 1000 --topology v5e-16 --out runs/mnist
+Sweeps and other work of independent parts go on Dask workers instead: --cluster (docs/start/cluster.md).
 With --dry-run every command is printed and none is run. Needs gcloud, with a project set, and this package.
 """
 

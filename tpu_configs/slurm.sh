@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A run over several GPU hosts: one process a host, brought together by jax.distributed, which reads Slurm's
 # own variables. Every host needs the project installed ('.[cuda12]') and the folder of --out shared.
+# Sweeps and other work of independent parts go on Dask workers instead: --cluster (docs/start/cluster.md).
 #   sbatch --nodes=2 tpu_configs/slurm.sh mnist --teachers 1000 --out /shared/runs/mnist
 #SBATCH --job-name=pate
 #SBATCH --nodes=2

@@ -30,9 +30,9 @@ from scipy import special
 
 from pate_jax.accounting import composition
 from pate_jax.accounting.calibrate import enough_noise, factors, least_noise, scaled
+from pate_jax.accounting.curves import sampler_slack
 from pate_jax.accounting.data_independent import WorstCase
 from pate_jax.accounting.exact import counts
-from pate_jax.accounting.slack import sampler_slack
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.crowds import LARGEST_SIGMA, HeadCount

@@ -12,12 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from pate_jax.accounting import after_count, curves, figures, filter, stable, trade_off
 from pate_jax.accounting.after_count import Limit
-from pate_jax.accounting.curves import Epsilon
+from pate_jax.accounting.curves import Epsilon, sampler_slack
 from pate_jax.accounting.exact import groups
 from pate_jax.accounting.figures import Figure
 from pate_jax.accounting.filter import Filter
 from pate_jax.accounting.inputs import check_delta, check_orders, check_totals, check_votes
-from pate_jax.accounting.slack import sampler_slack
 from pate_jax.accounting.statement import (
     HEADLINE,
     PAPERS,

@@ -14,10 +14,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from pate_jax.accounting.curves import Rule
+from pate_jax.accounting.curves import Rule, sampler_slack
 from pate_jax.accounting.data_independent import worst_case
 from pate_jax.accounting.inputs import check_delta
-from pate_jax.accounting.slack import sampler_slack
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, descriptions, from_dict, name_of
 

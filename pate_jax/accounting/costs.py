@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate_jax.accounting import curves, filter, parties, repetitions, sampled_noise, stable
+from pate_jax.accounting.curves import sampler_slack
 from pate_jax.accounting.exact import counts
 from pate_jax.accounting.filter import Cost
 from pate_jax.accounting.sampled_noise import Training
-from pate_jax.accounting.slack import sampler_slack
 from pate_jax.accounting.tuning import Tuned
 from pate_jax.mechanisms import laws
 from pate_jax.mechanisms.crowds import LARGEST_SIGMA, Change

@@ -29,6 +29,7 @@ from pate_jax.mechanisms.crowds import (
     CrowdRelease,
     HeadCount,
     NeighbourCounts,
+    TeacherSums,
     from_dict,
 )
 
@@ -174,6 +175,12 @@ def _described(release: CrowdRelease, whom: str, voters: int) -> str:
         return (
             f"how many held-out voters agree with each of {release.students} students, times "
             f"{release.students} and less the sum over all, with {noise} of scale {release.sigma:.6g}"
+        )
+    if isinstance(release, TeacherSums):
+        return (
+            f"a table of 1 x {columns} sums, to which each of {release.teachers:,} teachers adds a vector of "
+            f"length {release.length} at most and one {whom} is with one of them, with {noise} of scale "
+            f"{release.sigma:.6g} in every cell"
         )
     if not isinstance(release, NeighbourCounts | ClassSums):
         return (

@@ -11,10 +11,15 @@ The least epsilon over a grid of orders is computed only at the orders that coul
 order grows, a curve never falls, and what the conversion adds never rises. So between two orders no epsilon
 is below the curve at the lower order plus the conversion at the higher one, and intervals that cannot contain
 the least epsilon are skipped.
+
+Samplers and tables differ from the ideal law by a total-variation distance `slack` (`mechanisms.laws`). If
+ideal answers are (epsilon, delta')-DP, drawn ones are (epsilon, delta' + (1 + e^epsilon) slack)-DP. So every
+figure is computed at a delta' that leaves room for the second term.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Literal, NamedTuple, get_args
 
@@ -25,7 +30,7 @@ from pate_jax.accounting.bounds import gnmax, laplace, threshold
 from pate_jax.accounting.index_curve import argmax_bound, counts_curve, index_curve
 from pate_jax.accounting.inputs import check_curve, check_delta, check_orders, check_votes
 from pate_jax.errors import PateError, one_of
-from pate_jax.mechanisms import Mechanism, check_votes_suffice
+from pate_jax.mechanisms import Mechanism, check_votes_suffice, laws
 
 Places = NDArray[np.int64]
 _STRIDE = 24  # distance between the first orders that are computed
@@ -269,3 +274,37 @@ def rdp(
         result: Curve = np.minimum(exact.rdp(mechanism, counts, grid), cap)
         return result
     raise PateError(f"method={method!r} must be 'exact', 'published' or 'data_independent'")
+
+
+def sampler_slack(mechanism: Mechanism, queries: int, classes: int) -> float:
+    """The total-variation distance of all draws from their ideal laws, from `mechanisms.laws`.
+
+    >>> from pate_jax.mechanisms import DiscreteGaussianMax
+    >>> sampler_slack(DiscreteGaussianMax(40.0), 100, 10) < 1e-20
+    True
+    """
+    return laws.delta_slack(mechanism, queries=queries, classes=classes)
+
+
+def with_slack(curve: Callable[[float], Epsilon], delta: float, slack: float) -> Epsilon:
+    """The epsilon of `curve` at a delta' with `delta' + (1 + e^epsilon) slack <= delta`, or infinity.
+
+    >>> with_slack(lambda delta: Epsilon(1.0, 2.0), 1e-5, 1e-18)
+    Epsilon(epsilon=1.0, order=2.0)
+    >>> with_slack(lambda delta: Epsilon(1.0, 2.0), 1e-5, 1e-5).epsilon
+    inf
+    """
+    inner = delta * (1 - 1e-6)  # room for the slack of a 62-bit sampler without a second try
+    for _ in range(50):
+        epsilon = curve(inner)
+        if slack == 0:
+            return epsilon
+        if epsilon.epsilon > math.log(delta) - math.log(slack):
+            break
+        needed = (1 + math.exp(epsilon.epsilon)) * slack
+        if inner + needed <= delta:
+            return epsilon
+        inner = delta - 2 * needed if delta - 2 * needed < inner else inner / 2
+        if inner <= 0:
+            break
+    return Epsilon(math.inf, None)

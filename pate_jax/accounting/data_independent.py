@@ -16,9 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from pate_jax.accounting import composition, curves
 from pate_jax.accounting.bounds import small_steps
-from pate_jax.accounting.curves import Columns, Curve, Epsilon, Rule, least
+from pate_jax.accounting.curves import Columns, Curve, Epsilon, Rule, least, sampler_slack, with_slack
 from pate_jax.accounting.inputs import check_orders
-from pate_jax.accounting.slack import sampler_slack, with_slack
 from pate_jax.mechanisms import Mechanism
 
 LARGE = 50.0  # the epsilon above which privacy-loss distributions are not computed

@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate_jax.accounting import curves
-from pate_jax.accounting.curves import Conversion, Epsilon
+from pate_jax.accounting.curves import Conversion, Epsilon, with_slack
 from pate_jax.accounting.data_independent import LARGE, Proved, WorstCase
-from pate_jax.accounting.slack import with_slack
 from pate_jax.mechanisms import Mechanism
 from pate_jax.system import progress
 

@@ -45,9 +45,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate_jax.accounting import curves
-from pate_jax.accounting.curves import Rule
+from pate_jax.accounting.curves import Rule, sampler_slack
 from pate_jax.accounting.inputs import check_delta
-from pate_jax.accounting.slack import sampler_slack
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.codec import from_dict, to_dict

@@ -7,6 +7,8 @@ curve.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -34,7 +36,12 @@ def index_curve(mechanism: Mechanism, teachers: int, classes: int, orders: Array
     """
     if teachers < 1 or classes < 2:
         raise PateError(f"teachers={teachers} and classes={classes} must be at least 1 and 2")
-    grid = check_orders(orders)
+    return _kept(mechanism, teachers, classes, check_orders(orders).tobytes()).copy()
+
+
+@lru_cache(maxsize=1024)  # one command asks for a curve again where it plans, charges and states
+def _kept(mechanism: Mechanism, teachers: int, classes: int, orders: bytes) -> Curve:
+    grid = np.frombuffer(orders)
     of_counts = counts_curve(mechanism, teachers, grid)
     if mechanism.releases_counts:
         return of_counts

@@ -2,8 +2,9 @@
 
 It holds for events whose parameters are fixed in advance, even if each is chosen after those before it were
 seen. Answers of one mechanism are one list, whoever asked them, and have its figure; releases of crowds have
-theirs. Of others Renyi curves add up, or squares of mu of Gaussian differential privacy where each event has
-one: the smaller of both is taken. docs/proofs/accounting.md, "Events together", says why.
+theirs; the losses of trainings by DP-SGD are composed. Of others Renyi curves add up, or squares of mu of
+Gaussian differential privacy where each event has one: the smaller of both is taken.
+docs/proofs/accounting.md, "Events together", says why.
 """
 
 from __future__ import annotations
@@ -16,10 +17,9 @@ from functools import lru_cache
 import numpy as np
 
 from pate_jax.accounting import composition, costs, curves, figures
-from pate_jax.accounting.costs import AnyEvent, Tables
-from pate_jax.accounting.curves import Epsilon
+from pate_jax.accounting.costs import AnyEvent, Tables, Trained
+from pate_jax.accounting.curves import Epsilon, with_slack
 from pate_jax.accounting.exact import counts
-from pate_jax.accounting.slack import with_slack
 from pate_jax.mechanisms.crowds import CrowdRelease
 from pate_jax.mechanisms.events import Answers
 from pate_jax.mechanisms.stable import StableAnswers
@@ -37,10 +37,13 @@ def epsilon(events: Sequence[AnyEvent], delta: float) -> float | None:
     """
     releases = [event for event in events if isinstance(event, CrowdRelease)]
     answers = [event for event in events if isinstance(event, Answers)]
+    trained = [event for event in events if isinstance(event, Trained)]
     if len(releases) == len(events):
         found = counts.worst(releases, delta)
     elif len(answers) == len(events) and _are_one_list(answers):
         found = _of_list(answers, delta)
+    elif len(trained) == len(events):
+        found = _of_trainings(trained, delta)
     else:
         found = _of_any(events, releases, delta)
     return found if math.isfinite(found) else None
@@ -61,6 +64,18 @@ def _of_list(answers: Sequence[Answers], delta: float) -> float:
     every = tuple(sorted(asked.items()))
     proved = figures.proved_for(answers[0].mechanism, every, answers[0].classes, orders, delta)
     return float(proved.epsilon.epsilon)
+
+
+def _of_trainings(trained: Sequence[Trained], delta: float) -> float:
+    """The composed losses of all, where one record's contents change."""
+    from pate_jax.accounting.training_losses import REPLACE, composed  # which takes a second to load
+
+    losses = tuple(one.training for one in trained)
+
+    def together(inner: float) -> Epsilon:
+        return Epsilon(composed(losses, inner, REPLACE), None)
+
+    return float(with_slack(together, delta, sum(map(costs.strays, trained)) * _UP).epsilon)
 
 
 def _of_any(events: Sequence[AnyEvent], releases: Sequence[CrowdRelease], delta: float) -> float:

@@ -16,11 +16,10 @@ from typing import Literal, NamedTuple, cast, get_args
 
 from pate_jax.accounting import composition, curves, party_curves, trade_off
 from pate_jax.accounting.bounds import small_steps
-from pate_jax.accounting.curves import Epsilon
+from pate_jax.accounting.curves import Epsilon, with_slack
 from pate_jax.accounting.figures import rounded_up
 from pate_jax.accounting.filter import Cost
 from pate_jax.accounting.inputs import check_delta
-from pate_jax.accounting.slack import with_slack
 from pate_jax.accounting.trade_off import Gaussian, TradeOff
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import noise_shares

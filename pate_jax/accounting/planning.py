@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from scipy import special
 
 from pate_jax import accounting
+from pate_jax.accounting.curves import sampler_slack
 from pate_jax.accounting.data_independent import worst_case
 from pate_jax.accounting.exact.counts import largest_epsilon, mu_for
 from pate_jax.accounting.inputs import check_delta
-from pate_jax.accounting.slack import sampler_slack
 from pate_jax.accounting.vote_models import MODELS, Votes
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, Mechanism, name_of, to_dict

@@ -23,9 +23,9 @@ from pate_jax.accounting import curves, figures
 from pate_jax.accounting.bounds import leading_counts
 from pate_jax.accounting.bounds.argmax_worst_case import LARGEST_SHIFT
 from pate_jax.accounting.bounds.leading_counts import Boxes
+from pate_jax.accounting.curves import sampler_slack, with_slack
 from pate_jax.accounting.figures import Figure
 from pate_jax.accounting.inputs import check_delta, check_votes
-from pate_jax.accounting.slack import sampler_slack, with_slack
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, Noise, check_votes_suffice, laws
 

@@ -19,9 +19,8 @@ import numpy as np
 from scipy import special
 
 from pate_jax.accounting import after_count, composition, curves, figures, filter, stable
-from pate_jax.accounting.curves import Epsilon
+from pate_jax.accounting.curves import Epsilon, sampler_slack, with_slack
 from pate_jax.accounting.figures import rounded_up
-from pate_jax.accounting.slack import sampler_slack, with_slack
 from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.stable import StableAnswers
 

@@ -23,7 +23,7 @@ _WILD = 30.0  # about so much Gaussian-DP is too much for any statement
 _LARGEST = 700.0  # an epsilon whose exponential is a number
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1024)  # a search for the noise asks for thirty
 def composed(
     trained: tuple[Training, ...],
     delta: float,

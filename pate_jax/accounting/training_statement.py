@@ -14,10 +14,9 @@ from functools import lru_cache
 from typing import Any, Self
 
 from pate_jax.accounting import trade_off
-from pate_jax.accounting.curves import Epsilon
+from pate_jax.accounting.curves import Epsilon, with_slack
 from pate_jax.accounting.figures import Figure, figure, rounded_up
 from pate_jax.accounting.sampled_noise import Training
-from pate_jax.accounting.slack import with_slack
 from pate_jax.accounting.statement import HEADLINE, Statement
 from pate_jax.accounting.trade_off import TradeOff
 

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pate_jax.accounting import composition
-from pate_jax.accounting.curves import Epsilon
+from pate_jax.accounting.curves import Epsilon, with_slack
 from pate_jax.accounting.repetitions import Fixed, NegativeBinomial
-from pate_jax.accounting.slack import with_slack
 from pate_jax.accounting.trade_off import Gaussian
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import laws

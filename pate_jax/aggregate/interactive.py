@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from pate_jax import accounting, voting
 from pate_jax.accounting import AnswersStatement, curves, figures
+from pate_jax.accounting.curves import with_slack
 from pate_jax.accounting.exact import groups, renyi
 from pate_jax.accounting.inputs import check_orders, check_votes
-from pate_jax.accounting.slack import with_slack
 from pate_jax.aggregate.answers import REFUSED, Answers, Sampler, prepare
 from pate_jax.aggregate.answers import answer as answer_of_votes
 from pate_jax.errors import PateError

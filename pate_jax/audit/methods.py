@@ -11,7 +11,7 @@ from pate_jax.audit.retraining import compared
 from pate_jax.audit.subject import Subject
 from pate_jax.data import Part, partition
 from pate_jax.errors import PateError
-from pate_jax.mechanisms.crowds import Change
+from pate_jax.mechanisms.crowds import Change, TeacherSums
 from pate_jax.runs import budget, ledger, methods
 from pate_jax.runs.crowds.release import beyond
 from pate_jax.runs.ledger import CrowdLine
@@ -61,8 +61,9 @@ def _faults(method: OwnMethod, line: CrowdLine, before: list[CrowdLine]) -> Iter
 def _uncast(method: OwnMethod, line: CrowdLine, exact: np.ndarray) -> Iterator[str]:
     """What of a table so many voters cannot have cast."""
     if exact.shape[0] * exact.shape[1] > 1:
-        units = partition.units_of(method.dataset.private, method.promise.by)
-        yield from beyond(line.event, exact, len(np.unique(units)))  # type: ignore[arg-type]
+        units, event = partition.units_of(method.dataset.private, method.promise.by), line.event
+        voters = event.teachers if isinstance(event, TeacherSums) else len(np.unique(units))
+        yield from beyond(event, exact, voters)  # type: ignore[arg-type]
 
 
 def moved(subject: Subject) -> Iterator[Finding]:

@@ -8,11 +8,10 @@ crowd are counted again from the records.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-import jax
 import numpy as np
 
 from pate_jax import ensemble, student
@@ -21,6 +20,7 @@ from pate_jax.audit.subject import Subject
 from pate_jax.data.partition import Shards
 from pate_jax.ensemble import checkpoint
 from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, NeighbourCounts
+from pate_jax.models import trees
 from pate_jax.runs import answers, public_labels, students
 from pate_jax.runs.crowds import answers as crowd_answers
 from pate_jax.runs.crowds import comparison, release, rivals, scans, stages, steps
@@ -62,14 +62,17 @@ def _source(subject: Subject, opened: Inputs) -> Iterator[Finding]:
     """Whether a net of the user's own is still the code that the teachers were trained with."""
     if NET not in subject.settings:
         return
-    then, now = subject.settings.of(NET), opened.net.description
-    if all(then.get(name) == now[name] for name in then):
-        yield passed(f"the source of the net {now['name']} is that of the training")
-    else:
-        yield unchecked(
-            f"the source of the net {now['name']} has changed since the training (its digest was "
-            f"{str(then.get('source'))[:12]} and is {now['source'][:12]}): today's is what is computed below"
-        )
+    yield _same_source(subject.settings.of(NET), opened.net.description)
+
+
+def _same_source(then: Mapping[str, Any], now: Mapping[str, Any]) -> Finding:
+    """Whether the net of a training has the name, arguments and source that it had then."""
+    if all(then.get(name) == now[name] for name in ("name", "arguments", "source")):
+        return passed(f"the source of the net {now['name']} is that of the training")
+    return unchecked(
+        f"the source of the net {now['name']} has changed since the training (its digest was "
+        f"{str(then.get('source'))[:12]} and is {now['source'][:12]}): today's is what is computed below"
+    )
 
 
 def teachers(subject: Subject) -> Iterator[Finding]:
@@ -85,7 +88,7 @@ def teachers(subject: Subject) -> Iterator[Finding]:
             opened.net,
             dataset.preprocessing,
             opened.seen.private.inputs,
-            np.asarray(dataset.private.labels),
+            np.asarray(opened.private.labels),
             _alone(shards, teacher),
             key=opened.teacher_key,
             config=config,
@@ -111,10 +114,9 @@ def compared(before: Any, again: Any, who: str, what: str) -> Finding:
     >>> compared({"a": np.ones(2)}, {"a": np.ones(2)}, "the student", "the answers").outcome
     'passed'
     """
-    pairs = list(zip(jax.tree.leaves(before), jax.tree.leaves(again), strict=False))
-    same_tree = str(jax.tree.structure(before)) == str(jax.tree.structure(again))
-    same_shapes = all(np.shape(old) == np.shape(new) for old, new in pairs)
-    if not (same_tree and same_shapes):
+    then, now = trees.flat(before), trees.flat(again)
+    pairs = [(then[name], now[name]) for name in then if name in now]
+    if then.keys() != now.keys() or any(np.shape(old) != np.shape(new) for old, new in pairs):
         return failed(f"{who} is of another shape than {what} give")
     if all(np.array_equal(old, new) for old, new in pairs):
         return passed(f"{who} follows from {what} alone, bit for bit")
@@ -132,8 +134,15 @@ def student_again(subject: Subject) -> Iterator[Finding]:
     yield from method_again(run, lambda: students.choose(run, config, opened.dataset, asked))
     again = students.learn(run, students.taught(run), opened.dataset, asked)
     again = public_labels.informed(run, again, opened.dataset)
+    yield from _released(run, again, "public inputs and answers")
+
+
+def _released(run: RunDirectory, again: student.Student, what: str) -> Iterator[Finding]:
+    """Whether the student in release/ is this one."""
     released = student.Student.load(run.student)
-    yield compared(released.parameters, again.parameters, "the student", "public inputs and answers")
+    if released.program is not None:
+        yield _same_source(released.description, again.description)
+    yield compared(released.parameters, again.parameters, "the student", what)
 
 
 def method_again(run: RunDirectory, choose: Callable[[], student.Choice]) -> Iterator[Finding]:
@@ -191,7 +200,7 @@ def _recounted(run: RunDirectory, crowd: Crowd) -> Iterator[Finding]:
     table, which = release.load_table(run, crowd.step), named(crowd.step)
     random = np.random.default_rng(secrets.randbits(64))
     again, voters, sample, beyond = np.zeros_like(table), 0, 0, []
-    for people in [crowd.people] if crowd.dataset.scan is None else scans.voters(crowd.dataset):
+    for people in [crowd.people] if crowd.dataset.scan is None else scans.voters(crowd):
         of = np.arange(len(people.labels)) if people.users is None else people.users
         half, names = random.random(int(of.max(initial=0)) + 1) < 0.5, np.unique(of)
         again += sum(release.counted(crowd, people.take(half[of] == side)) for side in (True, False))
@@ -256,8 +265,7 @@ def student_of_tables(subject: Subject) -> Iterator[Finding]:
     config = subject.settings.student
     yield from method_again(run, lambda: crowd_students.chosen(config, last, *crowd_answers.given(last)))
     again = stages.learn(last, taught(run))[0]
-    released = student.Student.load(run.student)
-    yield compared(released.parameters, again.parameters, "the student", _LEARNED_FROM)
+    yield from _released(run, again, _LEARNED_FROM)
 
 
 def between_again(subject: Subject) -> Iterator[Finding]:

@@ -16,7 +16,7 @@ from pate_jax.data import Part, duplicates, readable, relation
 from pate_jax.ensemble import checkpoint
 from pate_jax.models import trees
 from pate_jax.runs import chain
-from pate_jax.runs.directory import RunDirectory, kind_of
+from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.queries import public_parts
 from pate_jax.runs.release import check
@@ -39,7 +39,7 @@ def secrets(subject: Subject) -> check.Secrets:
     texts |= {f"the path of {name}": paths[name] for name in _PATHS if paths.get(name)}
     entropy = storage.read_json(run.keys, "keys").get("entropy")
     texts |= {"the secret of the run": entropy} if entropy else {}
-    for entry in () if kind_of(run) == "party" else chain.entries(run.ledger):
+    for entry in (entry for entry in chain.entries(run.ledger) if entry.get("kind") == "release"):
         which = f"of batch {entry.get('batch', 1)}"
         texts |= {f"the {name} {which}": entry[name] for name in _DIGESTS if entry.get(name)}
     if run.statement.exists():

@@ -12,7 +12,7 @@ import numpy as np
 
 from pate_jax import voting
 from pate_jax.audit.subject import ELSEWHERE, Subject
-from pate_jax.data import Part, duplicates, overlap, partition, relation
+from pate_jax.data import Dataset, Part, duplicates, overlap, partition, relation, survey
 from pate_jax.ensemble import checkpoint, feeding, training
 from pate_jax.ensemble import plan as plans
 from pate_jax.runs import answers
@@ -70,7 +70,7 @@ def certified(subject: Subject) -> Iterator[Finding]:
     inputs = subject.inputs
     dataset, key = inputs.dataset, inputs.partition_key
     yield from judged(
-        partition.check_certificate(certificate, inputs.shards, dataset.private, key=key),
+        partition.check_certificate(certificate, inputs.shards, inputs.private, key=key),
         "ids, contents and places of all records are the certified ones",
     )
     stated, actual = relation.claimed(settings.stages), relation.of(dataset, claimed.by)
@@ -92,9 +92,8 @@ def fed(subject: Subject) -> Iterator[Finding]:
         "the teachers were begun with the certified inputs, labels and shards",
     )
     certificate = storage.read_json(run.certificate, "certificate")
-    private = inputs.dataset.private
     yield from judged(
-        partition.check_fed(certificate, fed_rows(inputs), private, key=inputs.partition_key),
+        partition.check_fed(certificate, fed_rows(inputs), inputs.private, key=inputs.partition_key),
         "row numbers fed in place of records reach the certified teachers only",
     )
     subject.needs("train", run.teacher_report)
@@ -112,7 +111,7 @@ def _begun_with_others(inputs: Inputs) -> Iterator[str]:
             yield "the teachers were begun with other keys than the run's, or with one key for all"
     wanted = {
         "inputs": storage.digest(inputs.seen.private.inputs),
-        "labels": storage.digest(np.asarray(dataset.private.labels, np.int32)),
+        "labels": storage.digest(np.asarray(inputs.private.labels, np.int32)),
         "shards": storage.digest(np.asarray(shards.rows), np.asarray(shards.counts, np.int32)),
     }
     for name, digest in wanted.items():
@@ -254,7 +253,8 @@ def public_apart(subject: Subject) -> Iterator[Finding]:
 
 def _apart(inputs: Inputs) -> Iterator[Finding]:
     """Whether no public part contains private inputs."""
-    dataset, others = inputs.dataset, public_parts(inputs)
+    others = public_parts(inputs)
+    dataset = survey.beside(inputs.dataset, others)
     private = dataset.private_digests
     shared = {name: len(overlap.rows(private, part.inputs)) for name, part in others.items()}
     faults = [
@@ -267,17 +267,17 @@ def _apart(inputs: Inputs) -> Iterator[Finding]:
         yield from (unchecked(f"{one}, {why}: that none was copied cannot be seen here") for one in faults)
     else:
         yield from judged(faults, f"no input of the {', '.join(others)} part is a private one")
-    yield from _other_people(inputs, others)
+    yield from _other_people(inputs, dataset, others)
     if dataset.name == "own":
         yield from (unchecked(one) for one in overlap.near_copies(dataset, others))
 
 
-def _other_people(inputs: Inputs, others: Mapping[str, Part]) -> Iterator[Finding]:
+def _other_people(inputs: Inputs, dataset: Dataset, others: Mapping[str, Part]) -> Iterator[Finding]:
     """Whether no public part names people of the private part, as far as both name any."""
     faults = [
         f"{len(rows)} of {len(part.ids):,} records of the {name} part have the {what} of private records too"
         for name, part in others.items()
-        for what, rows in overlap.people(inputs.dataset, part).items()
+        for what, rows in overlap.people(dataset, part).items()
     ]
     if faults and inputs.choice.equal_ids_are_coincidences:
         why = "declared to name different people: that nobody is in both cannot be seen here"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +12,7 @@ from pate_jax.errors import PateError
 from pate_jax.runs import inputs, ledger
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.crowds.inputs import Crowd
-from pate_jax.runs.directory import RunDirectory, kind_of
+from pate_jax.runs.directory import Kind, RunDirectory, kind_of
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.parties import ballot, join
 from pate_jax.runs.parties.ballot import Member
@@ -19,6 +20,7 @@ from pate_jax.runs.record import HEADCOUNT, Settings
 from pate_jax.runs.release.findings import Ended, Finding, failed, unchecked
 from pate_jax.runs.settings import PartitionChoice
 from pate_jax.runs.tune.candidates import Choice
+from pate_jax.system.tasks import HERE, Engine
 
 ELSEWHERE = "the votes were made elsewhere, so nothing is known of their teachers"
 
@@ -31,6 +33,8 @@ class Subject:
 
     run: RunDirectory
     retrained: int = RETRAINED
+    deep: bool = False
+    engine: Engine = HERE
 
     @property
     def settings(self) -> Settings:
@@ -50,15 +54,7 @@ class Subject:
         settings = self.settings
         if "data" not in settings:
             return unchecked(ELSEWHERE)
-        if kind_of(self.run) in ("choice", "training", "method"):
-            cut = PartitionChoice(by="user" if settings.relation == "user" else "record")
-            opened = Inputs(self.run, settings.data, cut, TeacherConfig(), tolerant=True)
-        elif kind_of(self.run) == "party":
-            opened = ballot.inputs(self.member, tolerant=True)
-        elif kind_of(self.run) == "crowd":
-            opened = crowd_inputs.opened(self.run, tolerant=True).inputs
-        else:
-            opened = inputs.open(self.run, tolerant=True)
+        opened = _OPENING.get(kind_of(self.run), _without_voters)(self)
         try:
             opened.dataset  # noqa: B018  # opens the files
         except PateError as error:
@@ -98,3 +94,17 @@ class Subject:
         if any(one.exists() for one in later):
             return failed(f"{path} is missing, and what was made after it is there")
         return unchecked(f"{path.name} does not exist yet: run `pate {stage}`")
+
+
+def _without_voters(subject: Subject) -> Inputs:
+    """The inputs of a run that divides and counts nobody by its settings."""
+    run, settings = subject.run, subject.settings
+    cut = PartitionChoice(by="user" if settings.relation == "user" else "record")
+    return Inputs(run, settings.data, cut, TeacherConfig(), tolerant=True)
+
+
+_OPENING: dict[Kind, Callable[[Subject], Inputs]] = {
+    "teachers": lambda subject: inputs.open(subject.run, tolerant=True),
+    "crowd": lambda subject: crowd_inputs.opened(subject.run, tolerant=True).inputs,
+    "party": lambda subject: ballot.inputs(subject.member, tolerant=True),
+}

@@ -19,7 +19,7 @@ from pate_jax.runs.crowds import students
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory  # noqa: F401  # of the fields that a candidate inherits
 from pate_jax.runs.release.findings import Ended, Finding, failed, judged, made, passed, unchecked
-from pate_jax.runs.tune import candidates, pipeline
+from pate_jax.runs.tune import candidates
 from pate_jax.runs.tune.candidates import Candidates, Choice, Place
 from pate_jax.system import storage
 
@@ -107,7 +107,7 @@ def chosen(subject: Subject) -> Iterator[Finding]:
     if "chosen" not in run.record.read():
         raise Ended(subject.absent(run.results, "tune"))
     number = run.record.read().of("chosen")["number"]
-    best = candidates.best([pipeline.score(Place(run.root, one)) for one in choice.numbers])
+    best = candidates.best([candidates.score(Place(run.root, one)) for one in choice.numbers])
     yield from judged(
         [] if number == best else [f"candidate {number} was published, and {best} has the best score"],
         "the candidate with the best score was published",

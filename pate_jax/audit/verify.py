@@ -16,8 +16,9 @@ tune          the same for a choice of settings, candidate by candidate
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
+from typing import NamedTuple
 
 from pate_jax import accounting
 from pate_jax.audit import (
@@ -48,6 +49,7 @@ from pate_jax.runs.release import check
 from pate_jax.runs.release.findings import Examination, Finding, examine, failed, made, unchecked
 from pate_jax.runs.tune import candidates
 from pate_jax.system import storage
+from pate_jax.system.tasks import HERE, Engine
 
 Checks = dict[str, tuple[Callable[[Subject], Iterable[Finding]], ...]]
 _OUT_OF_SIGHT = (
@@ -58,7 +60,7 @@ _OUT_OF_SIGHT = (
 )
 
 
-def at(path: Path | str, *, deep: bool = False) -> Examination:
+def at(path: Path | str, *, deep: bool = False, engine: Engine = HERE) -> Examination:
     """Examine the content of a path: a whole run, or only its release/."""
     path = Path(path)
     if (path / "private").is_dir():
@@ -66,7 +68,7 @@ def at(path: Path | str, *, deep: bool = False) -> Examination:
             raise PateError(
                 f"{path} holds nothing yet: a run was refused, or stopped, before its first stage"
             )
-        return of_run(RunDirectory(path), deep=deep)
+        return of_run(RunDirectory(path), deep=deep, engine=engine)
     for folder in (path, path / "release"):
         if (folder / "statement.json").exists():
             return of_release(folder)
@@ -82,24 +84,51 @@ def verify(run: RunDirectory, *, deep: bool = False) -> dict[str, list[str]]:
     }
 
 
-def of_run(run: RunDirectory, *, deep: bool = False, retrained: int = RETRAINED) -> Examination:
+def of_run(
+    run: RunDirectory, *, deep: bool = False, retrained: int = RETRAINED, engine: Engine = HERE
+) -> Examination:
     """Recompute everything that the files of a run allow, without writing anything.
 
     With `deep`, the teachers vote again, some of them are trained again from their own shard alone, and the
-    student is trained again from public inputs and answers alone.
+    student is trained again from public inputs and answers alone. Workers of an `engine` share these parts.
     """
-    subject = Subject(run, retrained)
+    subject = Subject(run, retrained, deep, engine)
     checks, again = checks_of(subject)
-    if kind_of(run) == "labels":
-        every = partial(of_run, deep=deep, retrained=retrained)
-        checks = {"labels": (lambda subject: labels.each(subject.run, every),), **checks}
     if not deep:
         again = dict.fromkeys(again, (_shallow,))
+    elif engine is not HERE:
+        items = [Deep(run.root, retrained, name) for name in again]
+        found = dict(engine.each(one_deep, items))
+        again = {one.name: (partial(_found, found[place]),) for place, one in enumerate(items)}
     of_name = {**checks, **again}
     return examine(
         str(run.root),
         {name: partial(made, *(partial(one, subject) for one in each)) for name, each in of_name.items()},
     )
+
+
+class Deep(NamedTuple):
+    """A check that computes a part of a run again, on a worker that opens the run for itself."""
+
+    root: Path
+    retrained: int
+    name: str
+
+
+def one_deep(one: Deep) -> tuple[Finding, ...]:
+    """What such a check finds."""
+    subject = _opened(one.root, one.retrained)
+    return tuple(made(*(partial(check, subject) for check in checks_of(subject)[1][one.name])))
+
+
+@lru_cache(maxsize=1)
+def _opened(root: Path, retrained: int) -> Subject:
+    return Subject(RunDirectory(root), retrained)
+
+
+def _found(findings: tuple[Finding, ...], subject: Subject) -> tuple[Finding, ...]:
+    del subject  # another process has examined it
+    return findings
 
 
 def checks_of(subject: Subject) -> tuple[Checks, Checks]:
@@ -133,10 +162,22 @@ def _entered(subject: Subject) -> Iterable[Finding]:
 
 
 def _released(subject: Subject) -> Iterator[Finding]:
+    yield from _searched(subject, secrets.secrets(subject))
+
+
+def _of_labels(subject: Subject) -> Iterator[Finding]:
+    yield from _searched(subject, labels.secrets(subject.run, secrets.secrets))
+
+
+def _each_label(subject: Subject) -> Iterator[Finding]:
+    every = partial(of_run, deep=subject.deep, retrained=subject.retrained, engine=subject.engine)
+    yield from labels.each(subject.run, every)
+
+
+def _searched(subject: Subject, kept: check.Secrets) -> Iterator[Finding]:
+    """The release, which must have nothing that is kept."""
     run = subject.run
     subject.needs("account", run.public_statement)
-    several = kind_of(run) == "labels"
-    kept = labels.secrets(run, secrets.secrets) if several else secrets.secrets(subject)
     yield from check.look(run.release, kept)
     yield from check.agrees(run.release)
     yield from _stated(run.release)
@@ -239,10 +280,11 @@ _METHOD: Checks = {
 }
 _METHOD_AGAIN: Checks = {"student": (methods.student_again,)}
 _LABELS: Checks = {
+    "labels": (_each_label,),
     "budget": (labels.shared,),
     "ledger": (labels.ledgers,),
     "statement": (labels.stated,),
-    "release": (labels.released, _released),
+    "release": (labels.released, _of_labels),
 }
 _LABELS_AGAIN: Checks = {"figures": (labels.measured_again,)}
 _PARTY: Checks = {

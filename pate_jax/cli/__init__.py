@@ -95,7 +95,7 @@ COMMANDS = {
         "Choose teachers, noise, threshold and queries for a wished epsilon, before any vote is cast.",
     ),
     "merge": Command(
-        "merge.merge", "Join the votes files of several owners who asked their own teachers the same queries."
+        "party.merge", "Join the votes files of several owners who asked their own teachers the same queries."
     ),
     "local plan": Command(
         "local.plan",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_format
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ from tyro.conf import Positional
 
 from pate_jax import accounting
 from pate_jax.accounting import planning, stable_statement
+from pate_jax.accounting.crowd_statement import CrowdStatement
 from pate_jax.accounting.figures import rounded_up
 from pate_jax.accounting.inputs import CUSTOMARY_DELTA, check_delta
 from pate_jax.accounting.smooth import check_confidence
@@ -21,7 +22,7 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax, Mechanism
 from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
 from pate_jax.runs import budget
-from pate_jax.runs.directory import RunDirectory, kind_of
+from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import check_queries
 from pate_jax.runs.thresholds import MechanismOrRun, StableChoice, check_threshold, threshold_warning
 from pate_jax.system import progress, storage
@@ -178,11 +179,12 @@ def _of_directory(
     folder: Path, delta: float | None, pld: bool, sure: float | None, more: bool, json: bool
 ) -> tuple[Mapping[str, str], Spent] | None:
     """What the answers of a run have cost; None of a crowd's run, whose statement is printed at once."""
-    from pate_jax.runs import publication
+    from pate_jax.runs import kinds, publication
 
     run = RunDirectory(folder)
-    if kind_of(run) in ("crowd", "method"):
-        _of_crowd(run, delta, more, json)
+    account = kinds.of(run).account
+    if account is not None:
+        _of_tables(run, account, delta, more, json)
         return None
     return publication.trial(run), _of_run(run, delta, pld=pld, confidence=sure)
 
@@ -273,10 +275,15 @@ def _of_votes(
     return Spent(mechanism, votes, delta, statement)
 
 
-def _of_crowd(run: RunDirectory, delta: float | None, more: bool, json: bool) -> None:
-    """The statement of a crowd's run, which has one figure."""
-    from pate_jax.runs import methods, publication
-    from pate_jax.runs.crowds import stages
+def _of_tables(
+    run: RunDirectory,
+    account: Callable[[RunDirectory, float | None], CrowdStatement],
+    delta: float | None,
+    more: bool,
+    json: bool,
+) -> None:
+    """The statement of a run of tables, which has one figure."""
+    from pate_jax.runs import publication
 
     if more:
         raise PateError(
@@ -284,7 +291,7 @@ def _of_crowd(run: RunDirectory, delta: float | None, more: bool, json: bool) ->
             "--sanitise, --published and --plots"
         )
     with run.writing():
-        statement = (methods if kind_of(run) == "method" else stages).account(run, delta)
+        statement = account(run, delta)
     if json:
         print(json_format.dumps({**publication.trial(run), **statement.to_dict()}))
     else:

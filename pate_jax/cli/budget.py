@@ -12,9 +12,9 @@ from tyro.conf import Positional, arg
 from pate_jax.accounting.inputs import CUSTOMARY_DELTA
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.stable import StableAnswers
-from pate_jax.runs import budget, sums
 from pate_jax.runs import register as registers
-from pate_jax.runs.directory import RunDirectory, kind_of
+from pate_jax.runs import sums
+from pate_jax.runs.directory import RunDirectory
 
 
 def budget_command(
@@ -65,17 +65,9 @@ def _register(named: Path | None, begin: bool, limit: float | None, delta: float
 
 
 def _summary(run: RunDirectory) -> dict[str, Any]:
-    from pate_jax.runs import labels, methods
-    from pate_jax.runs.baselines import training
-    from pate_jax.runs.crowds import stages
+    from pate_jax.runs import kinds
 
-    of_kind = {
-        "training": training.summary,
-        "crowd": stages.summary,
-        "method": methods.summary,
-        "labels": labels.summary,
-    }
-    return of_kind.get(kind_of(run), budget.summary)(run)
+    return kinds.of(run).summary(run)
 
 
 def _registered(found: dict[str, Any]) -> list[str]:

@@ -44,13 +44,14 @@ def compare(
     """
     from pate_jax.data import encoders, relation
     from pate_jax.runs import measured
-    from pate_jax.runs.inputs import open_data
+    from pate_jax.runs.inputs import open_classes
     from pate_jax.sweep.compare import comparison, named
     from pate_jax.system import tasks
 
     encoders.frozen(data.encoder)
     folder = (out or Path("compare") / ("own" if data.private else data.dataset)).expanduser()
-    dataset, contenders = open_data(data.drawn(STROKES), folder / "encoded"), named(methods)
+    dataset = open_classes(data.drawn(STROKES), "pate compare", folder / "encoded")
+    contenders = named(methods)
     relation.check_users_count(dataset, "record")
     metric = measured.metric(data, dataset)
     begun = comparison.begun(dataset, contenders, epsilon, delta, judged_on, metric, data.by_group)

@@ -6,12 +6,15 @@ import json as json_format
 import shlex
 import sys
 from pathlib import Path
+from typing import Annotated
 
-from tyro.conf import Positional
+from tyro.conf import OmitArgPrefixes, Positional
 
 from pate_jax.cli.output import RunPath, finish
 from pate_jax.cli.split import FLAGS, run_line
 from pate_jax.errors import PateError
+from pate_jax.system import tasks
+from pate_jax.system.tasks import HERE_ALONE, Where
 
 _OWN = "All of this describes your records: it is private."
 
@@ -106,24 +109,26 @@ def report_command(run: RunPath, json: bool = False) -> None:
         run: the run directory.
         json: print one JSON object in place of the summary.
     """
-    from pate_jax.runs import labels, methods, stages
-    from pate_jax.runs.baselines import training
-    from pate_jax.runs.crowds import stages as crowd_stages
-    from pate_jax.runs.directory import RunDirectory, kind_of
+    from pate_jax.runs import kinds
+    from pate_jax.runs.directory import RunDirectory
 
     directory = RunDirectory(run)
-    if kind_of(directory) == "training":
-        with directory.writing():
-            results = training.tell(directory)
-        print(json_format.dumps(results) if json else training.told(results))
-        return
+    own = kinds.of(directory)
     with directory.writing():
-        of_kind = {"crowd": crowd_stages.tell, "method": methods.tell, "labels": labels.tell}
-        results = of_kind.get(kind_of(directory), stages.tell)(directory)
-    finish(results, json)
+        results = own.tell(directory)
+    if own.words is None:
+        finish(results, json)
+    else:
+        print(json_format.dumps(results) if json else own.words(results))
 
 
-def verify_command(run: RunPath, deep: bool = False, strict: bool = False, json: bool = False) -> None:
+def verify_command(
+    run: RunPath,
+    deep: bool = False,
+    strict: bool = False,
+    json: bool = False,
+    where: Annotated[Where, OmitArgPrefixes] = HERE_ALONE,
+) -> None:
     """Recompute a run, or check a release/ by itself; exit code 1 where something does not fit.
 
     Args:
@@ -131,9 +136,11 @@ def verify_command(run: RunPath, deep: bool = False, strict: bool = False, json:
         deep: let the teachers vote again, train some of them and the student again, and compare.
         strict: count what could not be checked as a failure too.
         json: print one JSON object.
+        where: who computes parts of the run again, of --deep.
     """
     from pate_jax.audit import verify
 
-    findings = verify.at(run, deep=deep)
+    with tasks.engine(where if deep else HERE_ALONE) as engine:
+        findings = verify.at(run, deep=deep, engine=engine)
     print(json_format.dumps(findings.to_dict()) if json else findings.text())
     sys.exit(1 if findings.of("failed") or (strict and findings.of("unchecked")) else 0)

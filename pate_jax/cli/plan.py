@@ -5,7 +5,9 @@ from __future__ import annotations
 import json as json_format
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
+
+from tyro.conf import OmitArgPrefixes
 
 from pate_jax import data
 from pate_jax.accounting import planning, stable, vote_models
@@ -13,6 +15,8 @@ from pate_jax.accounting.inputs import CUSTOMARY_DELTA, delta_beside
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import to_dict
 from pate_jax.models.names import Metric
+from pate_jax.system import tasks
+from pate_jax.system.tasks import HERE_ALONE, Where
 from pate_jax.voting.votes import votes_of
 
 
@@ -40,6 +44,7 @@ def plan(
     text_column: str | None = None,
     encoder: str | None = None,
     json: bool = False,
+    where: Annotated[Where, OmitArgPrefixes] = HERE_ALONE,
 ) -> None:
     """Choose teachers, noise, threshold and queries for a wished epsilon, before any vote is cast.
 
@@ -72,13 +77,14 @@ def plan(
         text_column: column of a public table that holds free text, or several with commas between them.
         encoder: what makes numbers of text, by name or its file or folder; unset: words.
         json: print one JSON object.
+        where: who rehearses on --public.
     """
     records = planning.counted(records)
     delta = delta_beside(records, CUSTOMARY_DELTA) if delta is None else delta
     if public is not None:
         named = (label_column, id_column, categories, scales, classes, image_size, text_column, encoder)
         wish = _Wish(public.expanduser(), records, epsilon, delta, public_labels, metric, positive, *named)
-        _tell_of_all(wish, json)
+        _tell_of_all(wish, json, where)
         return
     if public_labels:
         raise PateError("--public-labels goes with --public, the file that holds them")
@@ -173,19 +179,27 @@ class _Wish(NamedTuple):
         return f"pate run --private {private} --public {self.public}{given} --delta {self.delta:g} {voters}"
 
 
-def _tell_of_all(wish: _Wish, json: bool) -> None:
+def _tell_of_all(wish: _Wish, json: bool, where: Where) -> None:
     from pate_jax.accounting.inputs import check_delta
     from pate_jax.crowd.metric import named
     from pate_jax.runs import public_labels, voters_comparison
+    from pate_jax.runs.inputs import refuse_several
 
     check_delta(wish.delta)
+    refuse_several(wish.label_column, "pate plan", wish.epsilon, wish.delta)
     if not 0 < wish.epsilon < float("inf"):
         raise PateError(f"epsilon={wish.epsilon} must be a finite number above 0; 1 is an example")
     pool = wish.opened()
     metric = named(wish.metric, wish.positive, pool.class_names)
-    found = voters_comparison.rehearsed(
-        pool, records=wish.records, epsilon=wish.epsilon, delta=wish.delta, metric=metric
-    )
+    with tasks.engine(where, private=False) as engine:
+        found = voters_comparison.rehearsed(
+            pool,
+            records=wish.records,
+            epsilon=wish.epsilon,
+            delta=wish.delta,
+            metric=metric,
+            engine=engine,
+        )
     command = wish.command(found.flags(wish.epsilon))
     if json:
         kinds = {name: one._asdict() for name, one in found.expected.items()}

@@ -13,7 +13,12 @@ from pate_jax.system import tasks
 from pate_jax.system.tasks import HERE_ALONE, Where
 
 
-def risk(run: RunPath, people: str | None = None, json: bool = False) -> None:
+def risk(
+    run: RunPath,
+    people: str | None = None,
+    json: bool = False,
+    where: Annotated[Where, OmitArgPrefixes] = HERE_ALONE,
+) -> None:
     """Say what single persons risk in a finished run, exactly: SENSITIVE, and written into private/ only.
 
     Each person's records are taken out, everything else is left as it was bit for bit, and the laws of all
@@ -28,14 +33,15 @@ def risk(run: RunPath, people: str | None = None, json: bool = False) -> None:
         people: all, a number (a sample), or a file with one id a line; unset: all, but 20 where teachers
             learn step by step, which takes seconds a person.
         json: print one JSON object in place of the table: sensitive too.
+        where: who trains teachers again.
     """
     from pate_jax.audit.attacks import risk as risks
     from pate_jax.runs.directory import RunDirectory
 
     directory = RunDirectory(run)
     directory.existing(directory.settings, "run")  # before a lock makes a folder
-    with directory.writing():
-        found = risks.assess(directory, people)
+    with directory.writing(), tasks.engine(where) as engine:
+        found = risks.assess(directory, people, engine)
         risks.keep(found)
     print(json_format.dumps(found.to_dict()) if json else risks.terminal_page(found))
 

@@ -12,6 +12,7 @@ from tyro.conf import OmitArgPrefixes, Positional, arg
 from pate_jax.accounting import Relation
 from pate_jax.accounting.inputs import CUSTOMARY_DELTA, check_delta
 from pate_jax.cli.output import RunPath, finish, say
+from pate_jax.data import table_files
 from pate_jax.ensemble.settings import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
@@ -28,7 +29,7 @@ from pate_jax.runs.settings import (
 )
 from pate_jax.runs.thresholds import MechanismOrRun, StableChoice, check_threshold, threshold_warning
 from pate_jax.student.settings import Selection
-from pate_jax.system import progress
+from pate_jax.system import progress, tasks
 from pate_jax.system import topology as machines
 from pate_jax.voting.votes import votes_of
 
@@ -42,6 +43,7 @@ def run(
     coordinator: str | None = None,
     compile_anew: bool = False,
     json: bool = False,
+    where: Annotated[tasks.Where, OmitArgPrefixes] = tasks.HERE_ALONE,
 ) -> None:
     """Do the whole job: from private records to a student that may be published.
 
@@ -56,6 +58,7 @@ def run(
         coordinator: HOST:PORT of the first one, which alone writes the run; goes with --process.
         compile_anew: take no compiled program from ~/.cache/pate_jax/programs and keep none there.
         json: end with one JSON object in place of the summary.
+        where: who reads a private table in several files.
     """
     from pate_jax.runs import pipeline
 
@@ -63,12 +66,28 @@ def run(
     if file is not None:  # `cli.of_run` has put its flags in its place
         raise PateError(f"--config {file} is read from a command line alone")
     machines.enter(topology, coordinator, processes, process)
-    results = pipeline.run(config)
+    _check_where(where, config.data, processes)
+    with tasks.engine(where) as engine:
+        results = pipeline.run(config, engine)
     if results:
         new = config.data.test or config.data.public
         if new is not None and not json:
             print(f"next: {shlex.join(['pate', 'predict', str(results['run_dir']), str(new)])}")
         finish(results, json)  # whose last line may be that this is a trial
+
+
+def _check_where(where: tasks.Where, data: DataChoice, processes: int | None) -> None:
+    """Refuse workers for whom there is no work."""
+    if where == tasks.HERE_ALONE:
+        return
+    flag = f"--workers {where.workers}" if where.cluster is None else f"--cluster {where.cluster}"
+    if data.private is None or not table_files.are_several(data.private):
+        raise PateError(
+            f"{flag} shares out a private table in several files ('folder/*.parquet'), and the private "
+            "records are no such table: leave it out"
+        )
+    if processes is not None:
+        raise PateError(f"{flag} and --processes {processes} were both given: leave out one of them")
 
 
 def train(

@@ -53,6 +53,7 @@ def predict(
     id_column: str | None = None,
     encoder: str | None = None,
     export: Path | None = None,
+    net: str | None = None,
 ) -> None:
     """Ask a published student about inputs; nothing but release/student/ is read.
 
@@ -63,6 +64,8 @@ def predict(
         id_column: column of a table that names its rows; unset: one that is called as ids are.
         encoder: file or folder of the encoder of texts or photos, where no package holds it.
         export: write the student as one ONNX file too, and check its answers on up to 1,000 of these inputs.
+        net: module of a student whose net is somebody's own, as package.module:Class: it is imported and
+            answers, and --export needs it; unset: the student's own program answers, and nothing is imported.
     """
     from pate_jax.student import Student, graph, predictions, serving, several
 
@@ -71,9 +74,11 @@ def predict(
     if several.find(run) is not None:
         if export is not None:
             raise PateError(f"--export {export} writes one student: name the folder of one label's student")
+        if net is not None:
+            raise PateError(f"--net {net} is for one student: name the folder of one label's student")
         _predict_labels(run, inputs, out, id_column, encoder)
         return
-    served = Student.load(run, encoder=encoder)
+    served = Student.load(run, net, encoder=encoder)
     asked, ids = serving.read_inputs(served, inputs, id_column)
     probabilities = served(asked)
     if export is not None:

@@ -7,8 +7,11 @@ refused with the methods that do.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, Literal
 
+import tyro
+from tyro.conf import CascadeSubcommandArgs, FlagCreatePairsOff, OmitSubcommandPrefixes
 from tyro.constructors import (
     MISSING_NONPROP,
     ConstructorRegistry,
@@ -17,6 +20,7 @@ from tyro.constructors import (
     StructTypeInfo,
 )
 
+from pate_jax.runs.settings import RunConfig
 from pate_jax.student.settings import KINDS, Settings, StudentConfig, named, names, with_method
 
 REGISTRY = ConstructorRegistry()
@@ -63,3 +67,9 @@ def _flags(kind: type[Settings], default: Settings) -> list[StructFieldSpec]:
 
 def _first_line(kind: type[Settings]) -> str:
     return (kind.__doc__ or "").partition("\n")[0].rstrip(".")
+
+
+def run_of(flags: Sequence[str], file: str) -> RunConfig:
+    """The run that the flags of a file ask for."""
+    config = (CascadeSubcommandArgs, OmitSubcommandPrefixes, FlagCreatePairsOff)
+    return tyro.cli(RunConfig, prog=file, args=list(flags), config=config, registry=REGISTRY)

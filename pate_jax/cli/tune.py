@@ -11,8 +11,10 @@ from tyro.conf import OmitArgPrefixes
 
 from pate_jax.cli.output import finish
 from pate_jax.errors import PateError
-from pate_jax.runs.settings import CUSTOMARY_EPSILON, DataChoice, RunConfig
+from pate_jax.runs.settings import CUSTOMARY_EPSILON, DataChoice
 from pate_jax.runs.tune.settings import Setting, TuneConfig
+from pate_jax.system import tasks
+from pate_jax.system.tasks import HERE_ALONE, Where
 
 _OWN = ("voters", "space", "encoder", "queries")  # and the settings of a student
 
@@ -29,6 +31,7 @@ def tune(
     seed: int | None = None,
     register: Path | None = None,
     json: bool = False,
+    where: Annotated[Where, OmitArgPrefixes] = HERE_ALONE,
 ) -> None:
     """Choose settings on private data and pay for the choice: the best of a random number of candidates.
 
@@ -52,12 +55,15 @@ def tune(
         register: the file in which all runs on these records are entered before they spend; unset: this
             user's own; none: somebody else counts (`pate budget`).
         json: end with one JSON object in place of the summary.
+        where: who makes candidates; whoever sees the workers' tasks sees how many there are.
     """
-    from pate_jax.runs.tune import pipeline
+    from pate_jax.runs.tune.candidates import run
 
     listed = tuple(read(settings))
     config = TuneConfig(data, listed, by, seed, epsilon, delta, candidates, each_once, out, register)
-    finish(pipeline.run(config), json)
+    with tasks.engine(where) as engine:
+        found = run(config, engine)
+    finish(found, json)
 
 
 def read(path: Path) -> list[Setting]:
@@ -76,10 +82,7 @@ def read(path: Path) -> list[Setting]:
 
 def _setting(table: Mapping[str, Any], path: Path) -> Setting:
     """The setting of a table, by the flags of `pate run`."""
-    import tyro
-    from tyro.conf import CascadeSubcommandArgs, FlagCreatePairsOff, OmitSubcommandPrefixes
-
-    from pate_jax.cli.student_flags import REGISTRY
+    from pate_jax.cli.student_flags import run_of
     from pate_jax.runs.config_file import words_of
 
     strange = [name for name in table if name not in _OWN and not name.startswith("student.")]
@@ -90,6 +93,4 @@ def _setting(table: Mapping[str, Any], path: Path) -> Setting:
             "such as the data and epsilon, is given on the command line"
         )
     flags = [word for name, value in table.items() for word in words_of(name, value)]
-    config = (CascadeSubcommandArgs, OmitSubcommandPrefixes, FlagCreatePairsOff)
-    run = tyro.cli(RunConfig, prog=str(path), args=flags, config=config, registry=REGISTRY)
-    return Setting.of(run)
+    return Setting.of(run_of(flags, str(path)))

@@ -17,6 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from pate_jax.system.remembering import remembered
+
 _EACH, _MOST = 3, 700  # clusters for each class, and at most
 _ROUNDS, _BALANCED = 15, 60  # of k-means, and of Sinkhorn
 _TINY = 1e-12
@@ -32,6 +34,7 @@ class Clusters(NamedTuple):
     spread: float  # mean square of an input's distance from its cluster's mean, along one direction
 
 
+@remembered
 def clusters(public: Float[np.ndarray, "pool directions"], classes: int) -> Clusters:
     """Clusters by k-means, the same each time.
 

@@ -82,7 +82,12 @@ class Pool(NamedTuple):
     axes: Float[np.ndarray, "directions directions"]
     values: Float[np.ndarray, " directions"]  # mean squares of held-out vectors along the axes
     inside: Float[np.ndarray, " directions"]  # and of the pool itself
-    number: int  # of public inputs
+    inner: Float[np.ndarray, "pool directions"]  # the vectors, without the constant
+
+    @property
+    def number(self) -> int:
+        """Of public inputs."""
+        return len(self.inner)
 
 
 def fit(
@@ -104,13 +109,7 @@ def fit(
             f"sums {list(noisy.shape)} and public vectors {list(public.shape)} do not fit a release "
             f"{list(release.shape)} of {voters} voters"
         )
-    pool = measured(public, release.length)
-    made = of_pool(noisy, release, pool, voters)
-    if release.classes < assignment.LEAST or not pool.constant:
-        return made
-    sums, inner = noisy[:, :-1] / release.length, public[:, :-1] / release.length
-    noise, rival = release.sigma / release.length, _likely(noisy, release, pool, voters)
-    return made._replace(head=assignment.head(sums, noise, inner, voters, rival, pool.constant))
+    return of_pool(noisy, release, measured(public, release.length), voters)
 
 
 def _likely(noisy: np.ndarray, release: ClassSums, pool: Pool, voters: int) -> float:
@@ -126,7 +125,12 @@ def of_pool(noisy: Int[np.ndarray, "rows entries"], release: ClassSums, pool: Po
     """The same from what is known of the pool, for many tables on one pool."""
     scale = label_noise(release.classes, release.sigma / release.length)
     sums = contrasts(noisy / release.length)
-    return _shrunk(sums, scale, pool, voters, release.length)
+    made = _shrunk(sums, scale, pool, voters, release.length)
+    if release.classes < assignment.LEAST or not pool.constant:
+        return made
+    noise, rival = release.sigma / release.length, _likely(noisy, release, pool, voters)
+    means = noisy[:, :-1] / release.length
+    return made._replace(head=assignment.head(means, noise, pool.inner, voters, rival, pool.constant))
 
 
 def _shrunk(sums: np.ndarray, scale: float, pool: Pool, voters: int, length: int) -> Linear:
@@ -188,7 +192,7 @@ def _measured(public: Float[np.ndarray, "pool entries"]) -> Pool:
     inside, axes = eigensystem((inner - middle).T @ (inner - middle) / len(inner))
     outside = held_out(inner - middle)
     values, inside = (np.maximum(one, max(_FAINT * one[-1], 1e-30)) for one in (outside, inside))
-    return Pool(constant, middle, axes, values, inside, len(public))
+    return Pool(constant, middle, axes, values, inside, inner)
 
 
 def contrasts(sums: Float[np.ndarray, "rows entries"]) -> Float[np.ndarray, "classes entries"]:

@@ -49,7 +49,7 @@ def gradients(
     ([[1, 1], [-1, -1], [1, 1]], True)
     """
     total = np.zeros(release.shape, np.int64)
-    for rows in _blocks(users, len(labels)):
+    for rows in blocks(users, len(labels)):
         seen = vectors[rows]
         if users is None:
             own = clipped(residuals(seen, labels[rows], weights), seen, release.length)
@@ -92,7 +92,7 @@ def own_squares(
 ) -> Int[np.ndarray, " voter"]:
     """The square of the length of what each voter adds: by record, or user by user. It is private."""
     found = []
-    for rows in _blocks(users, len(labels)):
+    for rows in blocks(users, len(labels)):
         seen = vectors[rows].astype(np.int64)
         if users is None:
             own = clipped(residuals(seen, labels[rows], weights), seen, release.length)
@@ -167,8 +167,12 @@ def _root(squares: Int[np.ndarray, " record"]) -> Int[np.ndarray, " record"]:
     return found + ((found + 1) ** 2 <= squares)
 
 
-def _blocks(users: Int[np.ndarray, " record"] | None, number: int) -> Iterator[slice]:
-    """Records that are looked at together: about as many, and all of a user at once."""
+def blocks(users: Int[np.ndarray, " record"] | None, number: int) -> Iterator[slice]:
+    """Records that are looked at together: about as many, and all of a user at once.
+
+    >>> [(one.start, one.stop) for one in blocks(np.repeat([3, 5], [5000, 10]), 5010)]
+    [(0, 5000), (5000, 5010)]
+    """
     if users is None:
         yield from (slice(start, start + _BLOCK) for start in range(0, number, _BLOCK))
         return

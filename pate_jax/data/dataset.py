@@ -106,15 +106,15 @@ class Scanned(Protocol):
 
     @property
     def shared(self) -> Part:
-        """The records whose input or id a public part has too."""
+        """The records whose input, id or user a public part has too."""
 
     @property
     def sample(self) -> np.ndarray:
         """The inputs of some records."""
 
     @property
-    def ids_count_up(self) -> bool:
-        """Whether the ids are row numbers in the order of the files."""
+    def count_up(self) -> Set[str]:
+        """Of `ids` and `users`, which are row numbers in the order of the files."""
 
     def check(self) -> None:
         """Refuse files that were changed since the data set was opened."""
@@ -123,7 +123,7 @@ class Scanned(Protocol):
         """The inputs of all records, batch by batch."""
 
     def names(self, least: int, but: Set[str]) -> Set[str]:
-        """The ids of at least so many letters, without some."""
+        """The ids and users of at least so many letters, without some."""
 
 
 @dataclass(frozen=True)
@@ -225,9 +225,9 @@ def check_part(name: str, part: Part, classes: int | None) -> None:
             raise PateError(f"{name} has {len(values)} {column} for {rows} inputs; give one for each record")
     if part.labels is not None and classes is not None:
         _check_labels(name, part.labels, classes)
-    _check_blanks(name, "id", part.ids)
+    check_blanks(name, "id", part.ids)
     if part.users is not None:
-        _check_blanks(name, "user", part.users)
+        check_blanks(name, "user", part.users)
     _check_ids(name, part.ids)
 
 
@@ -281,7 +281,8 @@ def _check_labels(name: str, labels: np.ndarray, classes: int) -> None:
         )
 
 
-def _check_blanks(name: str, what: str, names: np.ndarray) -> None:
+def check_blanks(name: str, what: str, names: np.ndarray) -> None:
+    """Refuse records without an id, or without a user."""
     blank = np.flatnonzero(names == "")
     if len(blank):
         raise PateError(

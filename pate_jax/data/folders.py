@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from pate_jax.data import encoders, relation
-from pate_jax.data.encoders import OfPhotos, encoder, graphs
+from pate_jax.data.encoders import Known, OfPhotos, encoder, graphs
 from pate_jax.data.encoders.encoder import Shape
 from pate_jax.data.raw import Raw
 from pate_jax.errors import PateError, translated, within
@@ -85,6 +85,14 @@ def vectors(
             found[start : start + len(block)] = encoders.kept(reader, pixels, keep)
             progress.advance(len(block))
     return found
+
+
+def as_seen(inputs: np.ndarray, seen: Iterable[Known], place: str) -> np.ndarray:
+    """Pixels as the first encoder that inputs are seen by sees them, if that is one of photos."""
+    known = next(iter(seen), None)
+    if known is None or not encoders.of_photos(known.name) or inputs.ndim not in (3, 4):
+        return inputs
+    return vectors(inputs, cast(OfPhotos, encoders.same(known)), place)
 
 
 def shape_of(folder: Path, side: int | None = None) -> Shape:

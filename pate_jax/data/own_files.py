@@ -42,6 +42,7 @@ from pate_jax.data.raw import Raw, classes_of, in_float32, of_arrays, of_table, 
 from pate_jax.errors import PateError
 from pate_jax.system.progress import say, warn
 from pate_jax.system.storage import parse_json, read_bytes
+from pate_jax.system.tasks import HERE, Engine
 
 File = Path | str
 Kind = Literal["arrays", "table", "folder"]
@@ -80,6 +81,7 @@ def from_files(
     show_public: bool = False,
     test_is_private: bool = False,
     keep: Path | None = None,
+    engine: Engine = HERE,
 ) -> Dataset:
     """A dataset from the user's files: all .npz, all tables (.csv, .parquet, .xlsx), or all folders.
 
@@ -87,7 +89,8 @@ def from_files(
     folder of images for each class, resized to `image_size`. `classes` is their number or names; unset, they
     follow from public labels. A `target` is a number in their place, within `target_range`. `categories` maps
     a column to its values and `scales` one to (offset, scale, filling); the public part decides about others.
-    `encoder` reads `text_column`; nothing is learned from `leave_out`.
+    `encoder` reads `text_column`; nothing is learned from `leave_out`. A private table in several files is
+    looked at by an `engine`.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -110,7 +113,7 @@ def from_files(
     dataset = _assemble(raw, said, values, scaled, read)
     _check_has_ids(ids_are_stable, raw["private"], private)
     if several:
-        dataset = survey.opened(dataset, files["private"], named, said.numbered, ids_are_stable)
+        dataset = survey.opened(dataset, files["private"], named, said.numbered, ids_are_stable, engine)
     places, same = {part: str(path) for part, path in files.items()}, equal_ids_are_coincidences
     dataset = replace(relation.declared(check(dataset), ids_are_stable), show_public=show_public)
     return overlap.declared(dataset, equal_rows_are_coincidences, places, ids_coincide=same)

@@ -24,6 +24,7 @@ from pate_jax.system.storage import digest
 
 _SHARD, _ORDER, _SET = b"pate shard", b"pate order", b"pate set"  # the three uses of the key
 KEY_BYTES = (16, 64)
+_AT_ONCE = 1 << 16  # ids that are texts of Python at a time
 _Columns = Mapping[str, np.ndarray]
 
 
@@ -70,8 +71,19 @@ def assign(ids: Sequence[str] | np.ndarray, teachers: int, *, key: bytes) -> np.
     True
     """
     check_enough(ids, teachers)
+    return teacher_of(ids, teachers, key=key)
+
+
+def teacher_of(ids: Sequence[str] | np.ndarray, teachers: int, *, key: bytes) -> np.ndarray:
+    """As `assign`, of some of all records."""
     words = _hashes(ids, key=key, use=_SHARD, words=1)[:, 0]
     return (words % np.uint64(teachers)).astype(np.int32)
+
+
+def order_of(ids: Sequence[str] | np.ndarray, *, key: bytes) -> np.ndarray:
+    """What the records of a shard are ordered by, the second word first: uint64 [n, 2]."""
+    high, low = _hashes(ids, key=key, use=_ORDER, words=2).T
+    return np.stack([low, high], axis=1)
 
 
 def cut(assignment: np.ndarray, ids: Sequence[str] | np.ndarray, teachers: int, *, key: bytes) -> Shards:
@@ -90,8 +102,7 @@ def cut(assignment: np.ndarray, ids: Sequence[str] | np.ndarray, teachers: int, 
     if len(assignment) and not (assignment.min() >= 0 and assignment.max() < teachers):
         raise PateError(f"assignment must lie in 0..{teachers - 1} for teachers={teachers}")
     _check_unique(ids)
-    high, low = _hashes(ids, key=key, use=_ORDER, words=2).T
-    order = np.lexsort((low, high, assignment))
+    order = np.lexsort((*order_of(ids, key=key).T, assignment))
     counts = np.bincount(assignment, minlength=teachers).astype(np.int32)
     starts = np.cumsum(counts) - counts
     rows = np.zeros((teachers, max(1, int(counts.max(initial=0)))), np.int32)
@@ -112,8 +123,13 @@ def divide(part: Part, teachers: int, *, key: bytes, by: str = "record") -> Shar
 
 def check_enough(units: Sequence[str] | np.ndarray, teachers: int) -> None:
     """Refuse more teachers than there are records, or users, to divide among them."""
+    check_number(len(set(_texts(units))), teachers)
+
+
+def check_number(units: int, teachers: int) -> None:
+    """The same for so many of them."""
     at_least(1, teachers=teachers)
-    there = headcount.coarse(len(set(_texts(units))))  # rounded, because a refusal reveals the number
+    there = headcount.coarse(units)  # rounded, because a refusal reveals the number
     if there < teachers:
         raise PateError(
             f"teachers={teachers} is more than the {there} records or users to divide (rounded down to two "
@@ -238,13 +254,13 @@ def _faults(shards: Shards, part: Part, *, key: bytes, by: str) -> list[str]:
         for row in np.flatnonzero(times > 1)[:3]
     ]
     faults += [f"record {str(part.ids[row])!r} is in no shard" for row in np.flatnonzero(times == 0)[:3]]
-    wrong = np.flatnonzero(assign(units_of(part, by), teachers, key=key)[rows] != holder)
+    wrong = np.flatnonzero(teacher_of(units_of(part, by), teachers, key=key)[rows] != holder)
     faults += [
         f"record {str(part.ids[rows[place]])!r} is with teacher {holder[place]}, against its hash"
         for place in wrong[:3]
     ]
-    high, low = _hashes(part.ids, key=key, use=_ORDER, words=2)[rows].T
-    if not faults and not np.array_equal(np.lexsort((low, high, holder)), np.arange(records)):
+    order = order_of(part.ids, key=key)[rows]
+    if not faults and not np.array_equal(np.lexsort((*order.T, holder)), np.arange(records)):
         faults.append("the records of a shard are not in the order of their hashes")
     return faults
 
@@ -342,7 +358,11 @@ def _hashes(ids: Sequence[str] | np.ndarray, *, key: bytes, use: bytes, words: i
     if not KEY_BYTES[0] <= len(key) <= KEY_BYTES[1]:
         raise PateError(f"partition key has {len(key)} bytes; give {KEY_BYTES[0]} to {KEY_BYTES[1]} of them")
     blake, size = hashlib.blake2b, 8 * words
-    joined = b"".join(
-        [blake(_bytes(text), key=key, digest_size=size, person=use).digest() for text in _texts(ids)]
-    )
-    return np.frombuffer(joined, "<u8").reshape(-1, words).astype(np.uint64)
+    found = np.empty((len(ids), words), np.uint64)
+    for start in range(0, len(ids), _AT_ONCE):
+        texts = _texts(ids[start : start + _AT_ONCE])
+        joined = b"".join(
+            [blake(_bytes(one), key=key, digest_size=size, person=use).digest() for one in texts]
+        )
+        found[start : start + len(texts)] = np.frombuffer(joined, "<u8").reshape(-1, words)
+    return found

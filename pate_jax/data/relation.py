@@ -63,7 +63,7 @@ def claimed(settings: Mapping[str, Mapping[str, Any]]) -> Any:
 def are_rows(dataset: Dataset) -> bool:
     """Whether the ids of the private records are only their row numbers."""
     if dataset.ids_are == "given" and dataset.scan is not None:
-        return dataset.scan.ids_count_up
+        return "ids" in dataset.scan.count_up
     if dataset.ids_are == "given":
         return count_up(dataset.private.ids.tolist())
     return dataset.ids_are == "rows"
@@ -81,8 +81,15 @@ def renumbers(dataset: Dataset, by: str) -> bool:
     """
     if by == "record":
         return are_rows(dataset)
-    users = [] if dataset.private.users is None else list(dict.fromkeys(dataset.private.users.tolist()))
-    return dataset.ids_are != "stable" and count_up(users)
+    return dataset.ids_are != "stable" and _users_count_up(dataset)
+
+
+def _users_count_up(dataset: Dataset) -> bool:
+    """Whether the users of the private records are row numbers, in the order in which each first occurs."""
+    if dataset.scan is not None:
+        return "users" in dataset.scan.count_up
+    users = dataset.private.users
+    return users is not None and count_up(list(dict.fromkeys(users.tolist())))
 
 
 def count_up(names: Sequence[str]) -> bool:
@@ -149,8 +156,10 @@ def without_warning(description: str) -> str:
 
 def _check_users(dataset: Dataset) -> None:
     """Refuse to divide by user if the ids of records, or the users themselves, are row numbers."""
-    users = [] if dataset.private.users is None else list(dict.fromkeys(dataset.private.users.tolist()))
-    numbered = {"ids": are_rows(dataset), "users": dataset.ids_are == "given" and count_up(users)}
+    numbered = {
+        "ids": are_rows(dataset),
+        "users": dataset.ids_are == "given" and _users_count_up(dataset),
+    }
     for what in (name for name, are in numbered.items() if are):
         raise PateError(
             f"--by user needs {what} that belong to the private records, but theirs are row numbers: "

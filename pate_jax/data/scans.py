@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Int, UInt64
 
 from pate_jax.data import arrow, ids, labels, table_files
 from pate_jax.data.arrow import Encoded
@@ -37,13 +37,19 @@ class Reading(NamedTuple):
     plan: tuple[Column, ...]
     label_column: str
     id_column: str | None
+    user_column: str | None
     class_names: tuple[str, ...]
     numbered: bool  # whether labels are the numbers of classes
 
     @property
+    def width(self) -> int:
+        """How many features a record has."""
+        return sum(column.width for column in self.plan)
+
+    @property
     def roles(self) -> dict[str, str]:
-        """The columns of labels and ids."""
-        named = {"labels": self.label_column, "ids": self.id_column}
+        """The columns of labels, ids and users."""
+        named = {"labels": self.label_column, "ids": self.id_column, "users": self.user_column}
         return {role: name for role, name in named.items() if name is not None}
 
 
@@ -124,6 +130,61 @@ class Batch:
         values = content.column(name)
         return values.to_numpy() if types.is_integer(values.type) and not values.null_count else None
 
+    @cached_property
+    def users(self) -> Units:
+        """Whose the records are."""
+        name, content = self.reading.user_column, self.content
+        if name is None:
+            raise PateError(f"{self.path} has no column of users: name it with --user-column")
+        if isinstance(content, Table):
+            return Units.of(ids.of_table(content.only([name]), name, self.place))
+        own = arrow.different(content.column(name), name, self.place)
+        try:
+            return Units.of(ids.of_table(own.table, name, self.place), own.codes)
+        except PateError:
+            return Units.of(ids.of_table(arrow.as_texts(content, [name], self.place), name, self.place))
+
+    @property
+    def letters(self) -> dict[str, int]:
+        """How many letters the longest id has, and the longest user."""
+        found, whole = {}, self.whole_ids
+        if whole is not None:
+            found["ids"] = max(len(str(whole.min())), len(str(whole.max())))
+        elif self.reading.id_column is not None:
+            found["ids"] = self.ids.dtype.itemsize // 4
+        if self.reading.user_column is not None:
+            found["users"] = self.users.names.dtype.itemsize // 4
+        return found
+
+
+class Units(NamedTuple):
+    """The different users of some records, and which of them each record is of."""
+
+    names: np.ndarray
+    codes: Int[np.ndarray, " record"]
+
+    @classmethod
+    def of(cls, names: np.ndarray, codes: Int[np.ndarray, " record"] | None = None) -> Units:
+        """The users with these names, record by record, or of records with the names at these places.
+
+        >>> found = Units.of(np.array(["b", "a", "b"]))
+        >>> found.names.tolist(), found.each.tolist()
+        (['a', 'b'], ['b', 'a', 'b'])
+        """
+        own, place = np.unique(names, return_inverse=True)
+        return cls(own, place if codes is None else place[codes])
+
+    @property
+    def each(self) -> np.ndarray:
+        """The user of each record."""
+        return np.asarray(self.names[self.codes])
+
+    def digests(self) -> UInt64[np.ndarray, "user 2"]:
+        """Of each user 128 bits, by which it is told from all others."""
+        texts = (one.encode(errors="surrogatepass") for one in self.names.tolist())
+        made = b"".join(hashlib.blake2b(one, digest_size=16).digest() for one in texts)
+        return np.frombuffer(made, "<u8").astype(np.uint64).reshape(-1, 2)
+
 
 def _are_plain(values: pa.Array) -> bool:
     """Whether all values are texts that are ids as they stand: with a letter, and without blanks."""
@@ -145,9 +206,8 @@ class Beyond:
 
     def _refuse(self, *_: Any, **__: Any) -> Any:
         raise PateError(
-            f"{self._place} is read a batch at a time, and this needs all private records in memory: use "
-            "--voters sums, neighbours or auto by record in one process, or give one file that fits into "
-            "memory"
+            f"{self._place} is read a batch at a time, and this needs all private records in memory: give "
+            "one file that fits into memory, or do without"
         )
 
     __array__ = __getitem__ = __iter__ = __eq__ = __lt__ = __ge__ = __add__ = __getattr__ = _refuse  # type: ignore[assignment]
@@ -196,18 +256,18 @@ class Scan:
         return hashlib.sha256("".join(sorted(self.digests.values())).encode()).hexdigest()
 
     def names(self) -> Iterator[Batch]:
-        """Batches of which the ids alone may be read."""
-        name = self.reading.id_column
-        for path in self.files if name is not None else ():
+        """Batches of which ids and users alone may be read."""
+        named = [name for role, name in self.reading.roles.items() if role != "labels"]
+        for path in self.files if named else ():
             first = 0
-            for content in table_files.batches(path, [str(name)]):
+            for content in table_files.batches(path, named):
                 batch = Batch(content, self.reading, path, first)
                 first += len(batch)
                 yield batch
 
 
 class Names(Set[str]):
-    """The ids of all records, as a set of which a batch is in memory at a time."""
+    """The ids and users of all records, as a set of which a batch is in memory at a time."""
 
     def __init__(self, scan: Scan, records: int, least: int, but: Set[str]) -> None:
         self._scan, self._records, self._least, self._but = scan, records, least, but
@@ -216,8 +276,11 @@ class Names(Set[str]):
         return self._records
 
     def __iter__(self) -> Iterator[str]:
+        reading = self._scan.reading
         for batch in self._scan.names():
-            long = (name for name in batch.ids.tolist() if len(name) >= self._least)
+            listed = [] if reading.id_column is None else batch.ids.tolist()
+            listed += [] if reading.user_column is None else batch.users.names.tolist()
+            long = (name for name in listed if len(name) >= self._least)
             yield from (name for name in long if name not in self._but)
 
     def __contains__(self, name: object) -> bool:

@@ -7,10 +7,11 @@ looked up and compared by their ids themselves.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,13 +19,14 @@ import numpy as np
 from jaxtyping import Bool, Int, UInt64
 
 from pate_jax.data import duplicates, notes, overlap, relation, table_files, tables, trial_mark
-from pate_jax.data.dataset import Dataset, Part, numbered_ids
+from pate_jax.data.dataset import Dataset, Part, check_blanks, numbered_ids
 from pate_jax.data.raw import Raw, each_by_itself
 from pate_jax.data.scans import Batch, Beyond, Names, Reading, Scan
 from pate_jax.data.table_files import Stamp
 from pate_jax.data.tables import Table
 from pate_jax.errors import PateError
 from pate_jax.system.progress import track
+from pate_jax.system.tasks import HERE, Engine
 
 _MULTIPLIERS = np.random.default_rng(24).integers(1, 1 << 63, 4096, np.uint64) * np.uint64(2) + np.uint64(1)
 _SAMPLE = 20_000  # records that are compared with public ones for near copies
@@ -47,14 +49,19 @@ class Watch:
         self._names = frozenset[str]().union(
             *(overlap.forms_of_people(one.ids, stable) for one in others.values())
         )
+        users = (one.users for one in others.values() if one.users is not None)
+        self._users = frozenset[str]().union(*(overlap.forms_of_people(one, stable) for one in users))
         self._numbers = [int(one) for one in self._names if _WHOLE.fullmatch(one)]
 
     def rows(self, batch: Batch) -> Int[np.ndarray, " row"]:
-        """The records whose input or id is also of a public part."""
+        """The records whose input, id or user is also of a public part."""
         inputs = batch.inputs
         maybe = np.flatnonzero(np.isin(hashes_of(inputs[:, self._telling]), self._hashes))
         equal = [one in self._digests for one in duplicates.digests(inputs[maybe])]
-        return np.union1d(maybe[np.array(equal, bool)], np.flatnonzero(self._named(batch)))
+        people = self._named(batch)
+        if self._users and batch.reading.user_column is not None:
+            people = people | overlap.named(batch.users.names, self._users)[batch.users.codes]
+        return np.union1d(maybe[np.array(equal, bool)], np.flatnonzero(people))
 
     def _named(self, batch: Batch) -> Bool[np.ndarray, " record"]:
         if not self._names or batch.reading.id_column is None:
@@ -75,6 +82,8 @@ class Survey(NamedTuple):
     digests: Mapping[Path, str]
     stamps: Mapping[Path, Stamp]
     hashes: tuple[Hashes, ...]  # of ids
+    users: tuple[Hashes, ...]  # that differ, of each file
+    letters: Mapping[str, int]  # of the longest id and the longest user
     missing: Mapping[str, int]  # values of each column
     unseen: Mapping[str, int]  # values of each column that are in no known category
     shared: Part  # records whose input or id a public part has too
@@ -87,6 +96,8 @@ class Survey(NamedTuple):
             {**self.digests, **other.digests},
             {**self.stamps, **other.stamps},
             self.hashes + other.hashes,
+            self.users + other.users,
+            {role: max(most, other.letters[role]) for role, most in self.letters.items()},
             _added(self.missing, other.missing),
             _added(self.unseen, other.unseen),
             _joined(self.shared, other.shared),
@@ -97,7 +108,8 @@ class Survey(NamedTuple):
 def _joined(some: Part, others: Part) -> Part:
     labels = np.concatenate([np.asarray(part.labels) for part in (some, others)])
     ids = np.concatenate([some.ids, others.ids])
-    return Part(np.concatenate([some.inputs, others.inputs]), labels, ids)
+    of = [part.users for part in (some, others) if part.users is not None]
+    return Part(np.concatenate([some.inputs, others.inputs]), labels, ids, np.concatenate(of) if of else None)
 
 
 def _added(some: Mapping[str, int], others: Mapping[str, int]) -> dict[str, int]:
@@ -111,25 +123,31 @@ def of_file(scan: Scan, path: Path, watch: Watch) -> Survey:
     for batch in scan.batches(path):
         batch.labels  # noqa: B018  # checked now
         rows = watch.rows(batch)
-        shared = Part(batch.inputs[rows], batch.labels[rows], _names(batch, rows))
+        shared = Part(batch.inputs[rows], batch.labels[rows], _names(batch, rows), _users(batch, rows))
         some = 0 if found else max(1, _SAMPLE // len(scan.files))
         first = batch.inputs[:some].copy()  # a view would hold the whole batch
         own = () if scan.reading.id_column is None else (_hashes_of_ids(batch),)
-        found.append(
-            Survey(len(batch), {}, {}, own, batch.encoded.missing, batch.encoded.unseen, shared, first)
-        )
+        of = () if scan.reading.user_column is None else (_hashes_of_users(batch),)
+        notes_of = batch.encoded.missing, batch.encoded.unseen
+        found.append(Survey(len(batch), {}, {}, own, of, batch.letters, *notes_of, shared, first))
     if not found:
         raise PateError(f"{path} holds no records: remove it, or give at least one")
     own_digest = table_files.digest(path)
     if Stamp.of(path) != before:
         raise PateError(f"{path} was changed while it was read: begin again when nobody writes to it")
-    return _sum(found)._replace(digests={path: own_digest}, stamps={path: before})
+    total = _sum(found)
+    users = () if scan.reading.user_column is None else (np.unique(np.concatenate(total.users)),)
+    return total._replace(digests={path: own_digest}, stamps={path: before}, users=users)
 
 
 def _names(batch: Batch, rows: Int[np.ndarray, " row"]) -> np.ndarray:
     if batch.reading.id_column is None:
         return numbered_ids("row", batch.first + rows)
     return batch.ids[rows] if len(rows) else np.array([], np.str_)
+
+
+def _users(batch: Batch, rows: Int[np.ndarray, " row"]) -> np.ndarray | None:
+    return None if batch.reading.user_column is None else batch.users.each[rows]
 
 
 def _sum(surveys: Sequence[Survey]) -> Survey:
@@ -139,18 +157,27 @@ def _sum(surveys: Sequence[Survey]) -> Survey:
     return total
 
 
+class People(NamedTuple):
+    """The users of a table. Two of ten million have equal hashes with a chance of 3 in a million."""
+
+    number: int
+    digest: str
+
+
 @dataclass(frozen=True)
 class Surveyed:
     """A table that was surveyed: its files as they were then, and what was found in all of them."""
 
     scan: Scan
     survey: Survey
+    people: People | None  # where records name users
 
     @property
     def part(self) -> Part:
         """The private part, of which the shapes alone are known."""
-        records, width = self.survey.records, sum(column.width for column in self.scan.reading.plan)
-        shapes = (((records, width), np.float32), ((records,), np.int32), ((records,), np.str_))
+        records, width = self.survey.records, self.scan.reading.width
+        shapes = [((records, width), np.float32), ((records,), np.int32), ((records,), np.str_)]
+        shapes += [] if self.people is None else [((records,), np.str_)]
         return Part(*(Beyond(shape, kind, self.scan.place) for shape, kind in shapes))  # type: ignore[arg-type]
 
     @property
@@ -178,18 +205,19 @@ class Surveyed:
         return self.survey.sample
 
     @cached_property
-    def ids_count_up(self) -> bool:
-        """Whether the ids are 0, 1, 2 ... or 1, 2, 3 ... in the order of the files, after a shared prefix."""
-        return self.scan.reading.id_column is not None and _count_up(self.scan)
+    def count_up(self) -> frozenset[str]:
+        """Of ids and users, which are 0, 1, 2 ... or 1, 2, 3 ... in the order of files, after a prefix."""
+        named = (role for role in self.scan.reading.roles if role != "labels")
+        return frozenset(role for role in named if _count_up(self.scan, role))
 
     def check(self) -> None:
         """Refuse files that were changed since."""
         self.scan.check()
 
     def names(self, least: int, but: Set[str]) -> Names:
-        """The ids of at least so many letters, without some."""
+        """The ids and users of at least so many letters, without some."""
         records = 0 if self.scan.reading.id_column is None else self.survey.records
-        return Names(self.scan, records, least, but)
+        return Names(self.scan, records + (self.people.number if self.people else 0), least, but)
 
     def inputs(self) -> Iterator[np.ndarray]:
         """The inputs of all records, batch by batch."""
@@ -198,11 +226,6 @@ class Surveyed:
 
 def columns_of(place: Path, names: Mapping[str, str | None]) -> Raw:
     """The columns that all files have, and no record yet; `names` are those of labels, ids and users."""
-    if names["users"] is not None:
-        raise PateError(
-            f"--user-column {names['users']} names users, whose records may lie in several files, and these "
-            "are read one after another: give one file, or leave it out (each record then votes by itself)"
-        )
     each_by_itself(names)
     files = table_files.found(place)
     there = table_files.check_alike(files)
@@ -211,31 +234,47 @@ def columns_of(place: Path, names: Mapping[str, str | None]) -> Raw:
         if name not in there:
             raise PateError(f"{files[0]} has no column {name!r}; {tables.columns_like(name, there)}")
     own = Table({name: [] for name in there if name not in (*roles, trial_mark.NAME)})
-    ids = None if names["ids"] is None else np.array([], np.str_)
-    return Raw(own, np.array([], np.int64), ids, None, trial=trial_mark.NAME in there)
+    ids, users = (None if names[role] is None else np.array([], np.str_) for role in ("ids", "users"))
+    return Raw(own, np.array([], np.int64), ids, users, trial=trial_mark.NAME in there)
 
 
 def opened(
-    dataset: Dataset, place: Path, names: Mapping[str, str | None], numbered: bool, stable: bool
+    dataset: Dataset,
+    place: Path,
+    names: Mapping[str, str | None],
+    numbered: bool,
+    stable: bool,
+    engine: Engine = HERE,
 ) -> Dataset:
     """The data set with the private table that these files hold, every record of which was looked at."""
-    reading = Reading(dataset.columns, str(names["labels"]), names["ids"], dataset.class_names, numbered)
-    found = of(Scan(table_files.found(place), reading, str(place)), overlap.parts(dataset), stable)
+    roles = str(names["labels"]), names["ids"], names["users"]
+    reading = Reading(dataset.columns, *roles, dataset.class_names, numbered)
+    scan = Scan(table_files.found(place), reading, str(place))
+    found = of(scan, overlap.parts(dataset), stable, engine)
     return replace(dataset, private=found.part, scan=found, private_notes=found.notes)
 
 
-def of(scan: Scan, others: Mapping[str, Part], stable: bool) -> Surveyed:
+def of(scan: Scan, others: Mapping[str, Part], stable: bool, engine: Engine = HERE) -> Surveyed:
     """The survey of all files: an id that occurs twice is refused, wherever its records lie."""
-    watch = Watch(others, stable)
-    each = track(scan.files, "records of all files, checked", total=len(scan.files))
-    found = _sum([of_file(scan, path, watch) for path in each])
+    one = partial(of_file, scan, watch=Watch(others, stable))
+    each = track(engine.each(one, scan.files), "records of all files, checked", total=len(scan.files))
+    surveys = dict(each)
+    found = _sum([surveys[place] for place in range(len(scan.files))])
     table_files.warn_of_copies(found.digests)
     read = replace(scan, digests=found.digests, stamps=found.stamps)
-    made = Surveyed(read, found._replace(hashes=()))
+    users = None if scan.reading.user_column is None else _people(found.users)
+    made = Surveyed(read, found._replace(hashes=(), users=()), users)
     _refuse_twice(made.scan, found.hashes)
     present = {name: found.records - count for name, count in found.missing.items()}
     notes.warn_of_strangers(found.unseen, present)
     return made
+
+
+def beside(dataset: Dataset, others: Mapping[str, Part]) -> Dataset:
+    """The data set, whose files are looked at again if it has some, for what they share with other parts."""
+    if not isinstance(dataset.scan, Surveyed):
+        return dataset
+    return replace(dataset, scan=of(dataset.scan.scan, others, dataset.ids_are == "stable"))
 
 
 def hashes_of(rows: np.ndarray) -> UInt64[np.ndarray, " row"]:
@@ -260,13 +299,14 @@ def _hashes_of_ids(batch: Batch) -> UInt64[np.ndarray, " record"]:
     if whole is not None:
         return whole.astype(np.int64).view(np.uint64) * _MULTIPLIERS[0]  # odd, so that all stay different
     names = batch.ids
-    blank = np.flatnonzero(names == "")
-    if len(blank):
-        raise PateError(
-            f"{batch.place} has no id in {len(blank)} records (first at row {blank[0]}), which would count "
-            "as one id's: fill in each, or remove these records"
-        )
+    check_blanks(batch.place, "id", names)
     return _hashed_texts(names)
+
+
+def _hashes_of_users(batch: Batch) -> UInt64[np.ndarray, " user"]:
+    found = batch.users
+    check_blanks(batch.place, "user", found.each)
+    return found.digests()[:, 0]
 
 
 def _hashed_texts(names: np.ndarray) -> UInt64[np.ndarray, " record"]:
@@ -296,35 +336,57 @@ def _refuse_twice(scan: Scan, hashes: Sequence[Hashes]) -> None:
             once[name] = batch.path
 
 
+def _people(hashes: Sequence[Hashes]) -> People:
+    number, digest = 0, hashlib.sha256()
+    for own in _sorted(hashes):
+        different = np.unique(own)
+        number += len(different)
+        digest.update(different.astype("<u8").tobytes())
+    return People(number, digest.hexdigest())
+
+
 def _repeated(hashes: Sequence[Hashes]) -> Iterator[Hashes]:
-    """The hashes that occur more than once; a share of all is sorted at a time."""
+    """The hashes that occur more than once."""
+    return (np.unique(own[1:][own[1:] == own[:-1]]) for own in _sorted(hashes))
+
+
+def _sorted(hashes: Sequence[Hashes]) -> Iterator[Hashes]:
+    """All hashes in their order, of which a share is sorted at a time."""
     for bucket in range(_BUCKETS):
         own = np.concatenate(
             [np.zeros(0, np.uint64), *(each[each >> np.uint64(58) == bucket] for each in hashes)]
         )
         own.sort()
-        yield np.unique(own[1:][own[1:] == own[:-1]])
+        yield own
 
 
-def _count_up(scan: Scan) -> bool:
-    """As `relation.count_up` of all ids, a batch at a time, up to the first that does not follow."""
-    head = next(scan.names()).ids[:2].tolist()
-    tail = [batch.ids[-1] for batch in replace(scan, files=scan.files[-1:]).names()][-1]
-    start = min(relation.shared(str(tail), name) for name in head)
-    return any(_follow(scan, start, begin) for begin in (0, 1))
+def _count_up(scan: Scan, role: str) -> bool:
+    """As `relation.count_up` of all ids, or of users where each occurs first, up to what does not follow."""
+    each = (name for batch in scan.names() for name in _named(batch, role))
+    first = next(each)
+    second = next((name for name in each if name != first), first)
+    start = len(first[: relation.shared(first, second)].rstrip("0"))
+    return any(_follow(scan, role, start, begin) for begin in (0, 1))
 
 
-def _follow(scan: Scan, start: int, number: int) -> bool:
-    """Whether the ids are this number and those that follow it, after so many letters."""
+def _follow(scan: Scan, role: str, start: int, begin: int) -> bool:
+    """Whether what is new has this number and those that follow it, after so many letters."""
+    new = begin
     for batch in scan.names():
-        whole = batch.whole_ids
-        if whole is not None and start == 0:
-            if not np.array_equal(whole, np.arange(number, number + len(whole))):
+        whole = batch.whole_ids if role == "ids" and start == 0 else None
+        if whole is not None:
+            if not np.array_equal(whole, np.arange(new, new + len(whole))):
                 return False
-            number += len(whole)
+            new += len(whole)
             continue
-        names = batch.ids.tolist()
-        if any(relation.number(name[start:]) != str(own) for own, name in enumerate(names, number)):
-            return False
-        number += len(names)
+        for name in _named(batch, role):
+            number = relation.number(name[start:])
+            if number is None or not begin <= int(number) <= new:
+                return False
+            new = max(new, int(number) + 1)
     return True
+
+
+def _named(batch: Batch, role: str) -> list[str]:
+    found = batch.ids if role == "ids" else batch.users.each
+    return [str(name) for name in found.tolist()]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
+import tempfile
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -14,9 +16,10 @@ from jaxtyping import Array, Float, Int
 from pate_jax.ensemble.settings import TeacherConfig
 from pate_jax.ensemble.teacher import Shard, epochs_of
 from pate_jax.errors import PateError
-from pate_jax.system import headcount
+from pate_jax.system import headcount, storage
 
 ALIGNED = 64  # bytes
+_AT_ONCE = 1 << 15  # records that are put behind a front, where they do not lie in memory
 
 
 class Records(NamedTuple):
@@ -60,6 +63,20 @@ def take(data: Records, ids: np.ndarray, config: TeacherConfig) -> Shard:
     return Shard(
         inputs, labels, counts, epochs_of(counts, config), data.keys[ids], *_constant_answers(labels, counts)
     )  # fmt: skip
+
+
+def behind(front: Any, inputs: np.ndarray, rows: np.ndarray, folder: Path | None) -> np.ndarray:
+    """What a front makes of these records; where they lie in a file, so does this, without a name."""
+    if folder is None or not isinstance(inputs.base, np.memmap):
+        return np.asarray(front(inputs[rows]))
+    storage.make_folder(folder)
+    first = front(inputs[rows[:1]])
+    with tempfile.TemporaryFile(dir=folder) as file:
+        seen = np.memmap(file, first.dtype, "w+", shape=(len(rows), *first.shape[1:]))
+    for start in range(0, len(rows), _AT_ONCE):
+        there = rows[start : start + _AT_ONCE]
+        seen[start : start + len(there)] = front(inputs[there])
+    return seen
 
 
 def _aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:

@@ -37,6 +37,8 @@ class TeacherConfig:
     """passes over a teacher's own records"""
     min_steps: int = 200
     """a teacher whose epochs make fewer steps than this gets more epochs"""
+    stop_below: float | None = None
+    """a teacher stops after an epoch whose mean loss on its own records is below this; unset: never early"""
     batch_size: int | None = None
     """records a step"""
     loss: Loss | None = None
@@ -104,7 +106,7 @@ class TeacherConfig:
         return dataclasses.replace(self, **missing)
 
 
-_OF_STEPS = ("epochs", "batch_size", "loss", "optimizer", "learning_rate", "augment")
+_OF_STEPS = ("epochs", "stop_below", "batch_size", "loss", "optimizer", "learning_rate", "augment")
 _IMAGES = {
     "epochs": 30,
     "batch_size": 24,
@@ -158,7 +160,7 @@ def _check(config: TeacherConfig) -> None:
             one_of(get_args(known), **{name: value})
     for name in ("epochs", "batch_size", "attempts", "min_steps", "width", "devices", "public_records"):
         at_least(1, "; leave it out for the default", **{name: getattr(config, name)})
-    above(0, learning_rate=config.learning_rate)
+    above(0, learning_rate=config.learning_rate, stop_below=config.stop_below)
     if not (0 <= config.warmup < 1 and 0 <= config.momentum < 1 and (config.weight_decay or 0) >= 0):
         values = f"warmup={config.warmup}, momentum={config.momentum}, weight_decay={config.weight_decay}"
         raise PateError(f"{values}: the first two must be in [0, 1), the third >= 0")

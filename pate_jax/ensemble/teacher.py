@@ -218,13 +218,15 @@ def order_of(key: Array, epoch: Array, count: Array, length: int) -> Array:
     )
 
 
-def turn(state: State, shard: Shard) -> tuple[State, News]:
-    """Close the epoch and order the records for the next one."""
+def turn(state: State, shard: Shard, stop_below: float | None = None) -> tuple[State, News]:
+    """Close the epoch, the last one where its loss is small enough, and order the records for the next."""
     active = state.epoch < shard.epochs
     epoch = state.epoch + active
     loss = state.loss / jnp.maximum(shard.count, 1)
     chance = (state.hits <= shard.majority) & (loss >= 0.95 * shard.entropy) & (shard.entropy > 0)
     failed = active & (~jnp.isfinite(loss) | (chance & (2 * epoch >= shard.epochs)))
+    if stop_below is not None:
+        epoch = jnp.where(active & ~failed & (loss < stop_below), shard.epochs, epoch)
     news = News(loss, state.hits / jnp.maximum(shard.count, 1), epoch, state.attempt, failed)
     order = order_of(_stream(shard, state.attempt, 1), epoch, shard.count, shard.labels.shape[0])
     zero = jnp.zeros((), jnp.int32)
@@ -290,7 +292,7 @@ def teacher(
             hits=jnp.where(live, state.hits + hits, state.hits),
         )
 
-    return Teacher(start, step, turn)
+    return Teacher(start, step, partial(turn, stop_below=config.stop_below))
 
 
 def _stream(shard: Shard, attempt: Array, purpose: int) -> Array:

@@ -146,7 +146,8 @@ def _behind(front: Any, data: cutting.Records, mine: np.ndarray, store: Store | 
     mine_rows = data.rows[mine]
     used = np.unique(mine_rows[np.arange(mine_rows.shape[1]) < data.counts[mine, None]])
     rows = np.minimum(np.searchsorted(used, data.rows), max(0, len(used) - 1))
-    return data._replace(inputs=front(data.inputs[used]), labels=data.labels[used], rows=rows)
+    seen = cutting.behind(front, data.inputs, used, None if store is None else store.folder)
+    return data._replace(inputs=seen, labels=data.labels[used], rows=rows)
 
 
 def _all_finished(mine: np.ndarray, store: Store | None) -> bool:

@@ -16,6 +16,8 @@ are released. The sampler and the accountant read the same description.
   by at most `length`, and a voter that changes by at most twice that (by the triangle inequality; two
   records of one class with opposite vectors attain it). A step's sum of gradients is such a table too: what
   a record or user adds is no longer than `length`, whatever it is.
+- `TeacherSums`: here teachers cast the vectors. A record, or a user, is with one teacher, which may say
+  anything else without it: changed, added or removed, it moves the sum by at most twice the `length`.
 
 The rounded Gaussian is the default noise: a Gaussian rounded to the nearest whole number. Because the sums
 are whole numbers, `sum + round(noise) = round(sum + noise)` is a function of the sum with Gaussian noise. So
@@ -31,7 +33,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import ClassVar, Literal, cast, get_args
 
-from pate_jax.errors import PateError
+from pate_jax.errors import PateError, at_least
 from pate_jax.mechanisms import codec
 from pate_jax.mechanisms.codec import settle_numbers
 from pate_jax.mechanisms.descriptions import ROUNDED_SCALES, Noise
@@ -113,6 +115,41 @@ class ClassSums:
     def squared_shift(self, change: Change) -> int:
         """The square of the length by which one voter moves the table."""
         return self.length**2 * _times(change, 4)
+
+
+@dataclass(frozen=True)
+class TeacherSums:
+    """Noisy sums of one vector of each teacher, [1, directions]: what teachers say who predict a number.
+
+    >>> release = TeacherSums(teachers=50, directions=16, length=100, sigma=4000.0)
+    >>> release.squared_shift("changed"), release.squared_shift("joined"), release.shape
+    (40000, 40000, (1, 16))
+    """
+
+    name: ClassVar[str] = "teacher-sums"
+    teachers: int
+    directions: int
+    length: int  # the greatest length of a teacher's whole-number vector
+    sigma: float
+    family: WholeFamily = "rounded_gaussian"
+
+    def __post_init__(self) -> None:
+        _check(self, 2)
+        at_least(1, teachers=self.teachers, directions=self.directions, length=self.length)
+
+    @property
+    def noise(self) -> Noise:
+        """The noise on each sum."""
+        return Noise(self.family, self.sigma)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape of the table that is released."""
+        return 1, self.directions
+
+    def squared_shift(self, change: Change) -> int:
+        """The square of the length by which one record moves the table, in whatever way it changes."""
+        return 4 * self.length**2 * _times(change, 1)
 
 
 @dataclass(frozen=True)
@@ -226,7 +263,7 @@ class Comparison:
 
 CrowdTable = NeighbourCounts | ClassSums
 Judgement = Score | Comparison  # what voters say who vote in no table
-CrowdRelease = NeighbourCounts | ClassSums | HeadCount | Score | Comparison
+CrowdRelease = NeighbourCounts | ClassSums | TeacherSums | HeadCount | Score | Comparison
 BY_NAME: dict[str, type[CrowdRelease]] = {kind.name: kind for kind in get_args(CrowdRelease)}
 
 
@@ -240,7 +277,7 @@ def from_dict(description: object) -> CrowdRelease:
     return cast(CrowdRelease, codec.from_dict(CrowdRelease, description, "release"))
 
 
-def _check(release: NeighbourCounts | ClassSums | Comparison | _Number, classes: int) -> None:
+def _check(release: NeighbourCounts | ClassSums | TeacherSums | Comparison | _Number, classes: int) -> None:
     """Refuse what makes no sense."""
     settle_numbers(release)
     for field in dataclasses.fields(release):

@@ -25,6 +25,7 @@ from pate_jax.models.trees import flat
 
 Params = Any
 Net = Any  # a Model, a module of Linen, or of NNX: an instance, or a class with arguments (functools.partial)
+Paths = str | tuple[str, ...]
 _TRAINING = ("train", "training", "is_training")
 _PREDICTING = ("deterministic", "use_running_average", "inference")
 
@@ -95,7 +96,7 @@ def model_of(
     input_shape: tuple[int, ...],
     *,
     variables: Any = None,
-    trainable: str | None = None,
+    trainable: Paths | None = None,
 ) -> Model:
     """Any net in the one form, for inputs of this shape (of one, after preprocessing).
 
@@ -104,8 +105,8 @@ def model_of(
     is returned as it is. Its `__call__` takes inputs, and, if it likes, `train` or `deterministic`.
 
     `variables` of a Linen module are numbers to start with. Where `trainable` is given, only parameters whose
-    path, such as `head/kernel`, begins with it are learned; all others stay as they are, are stored once and
-    not for each teacher, and must be public.
+    path, such as `head/kernel`, begins with it are learned, or with one of several; all others stay as they
+    are, are stored once and not for each teacher, and must be public.
 
     >>> class Small(nnx.Module):
     ...     def __init__(self, classes, rngs):
@@ -124,7 +125,7 @@ def model_of(
 
 
 @lru_cache(maxsize=16)
-def _model(net: Net, input_shape: tuple[int, ...], variables: Any, trainable: str | None) -> Model:
+def _model(net: Net, input_shape: tuple[int, ...], variables: Any, trainable: Paths | None) -> Model:
     """Made once: a net asked for again is the same functions, so nothing is compiled again for it."""
     if isinstance(net, linen.Module):
         parts = _of_linen(net, input_shape, variables)
@@ -156,7 +157,7 @@ class _Parts(NamedTuple):
     """the numbers that it starts with, whatever the key"""
 
 
-def _joined(parts: _Parts, description: dict[str, Any], trainable: str | None) -> Model:
+def _joined(parts: _Parts, description: dict[str, Any], trainable: Paths | None) -> Model:
     if trainable is not None:
         parts, description = _frozen(parts, trainable), {**description, "trainable": trainable}
 
@@ -174,7 +175,7 @@ def _joined(parts: _Parts, description: dict[str, Any], trainable: str | None) -
     return Model(init, apply, description, learn=learn)
 
 
-def _frozen(parts: _Parts, trainable: str) -> _Parts:
+def _frozen(parts: _Parts, trainable: Paths) -> _Parts:
     """The same net, of whose parameters only those at these paths are learned."""
     if parts.start is None:
         raise PateError(

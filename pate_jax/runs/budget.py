@@ -16,10 +16,10 @@ import numpy as np
 from pate_jax import accounting
 from pate_jax.accounting import costs, curves, filter, stable
 from pate_jax.accounting.costs import AnyEvent
+from pate_jax.accounting.curves import sampler_slack
 from pate_jax.accounting.filter import NOTHING, Cost, Filter, budget_to_dict
 from pate_jax.accounting.inputs import CUSTOMARY_DELTA, delta_for
-from pate_jax.accounting.slack import sampler_slack
-from pate_jax.data import Dataset
+from pate_jax.data import Dataset, partition
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.codec import to_dict
@@ -33,8 +33,10 @@ from pate_jax.system import progress
 
 def people(dataset: Dataset, by: str) -> int:
     """How many records, or users, the guarantee covers one of."""
-    users = dataset.private.users
-    return len(dataset.private.ids) if users is None or by != "user" else len(np.unique(users))
+    units = partition.units_of(dataset.private, by)
+    if by == "record":
+        return len(units)
+    return len(np.unique(units)) if dataset.scan is None else int(dataset.scan.people.number)
 
 
 def warn_of_delta(delta: float, records: int, by: str = "record") -> None:

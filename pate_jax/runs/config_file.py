@@ -10,9 +10,10 @@ A mechanism is a table of that name. Flags that follow on the command line stand
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,23 +106,43 @@ def expanded(flags: Sequence[str]) -> list[str]:
     path = Path(value if joined else given[at + 1])
     rest = given[:at] + given[at + (1 if joined else 2) :]
     settings = _read(path)
-    mechanism = settings.pop("mechanism", None)
-    ends = [] if mechanism is None or {*rest} & {*_MECHANISMS} else _of_mechanism(mechanism, path)
-    own = [word for word in rest if word.startswith("-")]
-    dataset = settings.pop("dataset", None)
+    own = {flag.partition("=")[0] for flag in rest if flag.startswith("-")}
     positional = bool(rest) and not rest[0].startswith("-") and rest[0] not in _MECHANISMS
-    first = [] if dataset is None or positional else [str(dataset)]
-    named = {flag.partition("=")[0] for flag in own}
-    words = [
-        word for name, one in settings.items() if f"--{name}" not in named for word in words_of(name, one)
-    ]
-    return [*first, *words, *rest, *ends]
+    mechanism = None if {*rest} & {*_MECHANISMS} else settings.get("mechanism")
+    kept = {
+        name: value
+        for name, value in settings.items()
+        if f"--{name}" not in own and name != "mechanism" and not (positional and name == "dataset")
+    }
+    ends = [] if mechanism is None else _of_mechanism(mechanism, path)
+    return [*_flags(kept), *rest, *ends]
+
+
+def grid(path: Path) -> Iterator[list[str]]:
+    """The flags of every run of a grid: those of the file, with each combination of its tables [[grid]]."""
+    settings = _read(path)
+    tables = settings.pop("grid", [])
+    if not isinstance(tables, list) or not all(isinstance(one, dict) for one in tables):
+        raise PateError(f"{path}: grid must be tables [[grid]], such as epsilon = [0.3, 1] below each")
+    for table in tables or [{}]:
+        lists = [value if isinstance(value, list) else [value] for value in table.values()]
+        for values in itertools.product(*lists):
+            one = {**settings, **dict(zip(table, values, strict=True))}
+            mechanism = one.pop("mechanism", None)
+            yield [*_flags(one), *([] if mechanism is None else _of_mechanism(mechanism, path))]
+
+
+def _flags(settings: Mapping[str, Any]) -> list[str]:
+    """The words of settings, the data set first."""
+    first = [str(settings["dataset"])] if "dataset" in settings else []
+    rest = (words_of(name, value) for name, value in settings.items() if name != "dataset")
+    return [*first, *(word for words in rest for word in words)]
 
 
 def _read(path: Path) -> dict[str, Any]:
     """The settings of a file, each by the name of its flag."""
     if not path.is_file():
-        raise PateError(f"--config {path} does not exist: give the config.toml of a run, or one of your own")
+        raise PateError(f"{path} does not exist: give the config.toml of a run, or a file of your own")
     try:
         found = tomllib.loads(path.read_text())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

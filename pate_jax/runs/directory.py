@@ -102,7 +102,10 @@ class RunDirectory:
         close(self.private)
         with locks.held(self.private / ".lock", self.root):
             storage.remove_leftovers(self.root)
-            yield
+            try:
+                yield
+            finally:
+                storage.remove_leftovers(self.root)
 
     def votes_of(self, batch: int) -> Path:
         """The votes on one batch of queries; the first batch has the plain name.

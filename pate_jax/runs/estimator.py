@@ -22,9 +22,8 @@ from pate_jax.errors import PateError, PateWarning, SharedInputs
 from pate_jax.runs import own_data, samples
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.own_data import Result
-from pate_jax.runs.samples import Inputs
+from pate_jax.runs.samples import Base, Inputs, NotFitted
 from pate_jax.runs.settings import CUSTOMARY_EPSILON
-from pate_jax.runs.sklearn_base import Base, NotFitted
 from pate_jax.student import Student, StudentConfig, named, serving
 from pate_jax.system import progress, storage
 

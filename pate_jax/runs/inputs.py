@@ -12,8 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from pate_jax import data, models
+from pate_jax.accounting.exact import counts
+from pate_jax.accounting.inputs import CUSTOMARY_DELTA
 from pate_jax.crowd.plan import space_kind
-from pate_jax.data import encoders, forms, partition, relation
+from pate_jax.data import encoders, forms, partition, relation, shuffle, texts
+from pate_jax.data.survey import Surveyed
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError, SharedInputs
 from pate_jax.models import identity, patches, spaces
@@ -24,7 +27,8 @@ from pate_jax.runs.record import METHOD, RECORDS, refuse_crowd
 from pate_jax.runs.settings import DataChoice, PartitionChoice, to_settings
 from pate_jax.student import PublicInputs
 from pate_jax.student import spaces as student_spaces
-from pate_jax.system import progress, storage
+from pate_jax.system import devices, progress, storage
+from pate_jax.system.tasks import HERE, Engine
 
 WHERE = ("data_dir", "manual_dir", "devices")  # they decide where work is done, never what comes out
 
@@ -47,6 +51,7 @@ class Inputs:
     tolerant: bool = False
     opened: data.Dataset | None = field(default=None, repr=False, compare=False)  # where it is open already
     known: models.Model | None = field(default=None, repr=False, compare=False)  # where it was made already
+    engine: Engine = field(default=HERE, repr=False, compare=False)  # who reads a table in several files
 
     @cached_property
     def dataset(self) -> data.Dataset:
@@ -54,7 +59,7 @@ class Inputs:
         found = self.opened
         if found is None:
             opening = open_tolerantly if self.tolerant else open_data
-            found = opening(self.choice, self.run.encoded)
+            found = opening(self.choice, self.run.encoded, self.engine)
         if not self.tolerant:
             public_part.refuse_others(self.run, found)
             relation.check_users_count(found, self.cut.by)
@@ -70,19 +75,35 @@ class Inputs:
         """What the shards follow from."""
         return self.run.secret.derive("partition")
 
-    @cached_property
+    @property
+    def private(self) -> data.Part:
+        """The private part as it is divided: of a table in several files, its records shard by shard."""
+        return self._divided[0]
+
+    @property
     def shards(self) -> partition.Shards:
         """The rows of each teacher."""
-        return partition.divide(self.dataset.private, self.cut.number, key=self.partition_key, by=self.cut.by)
+        return self._divided[1]
+
+    @cached_property
+    def _divided(self) -> tuple[data.Part, partition.Shards]:
+        key, number, by, found = self.partition_key, self.cut.number, self.cut.by, self.dataset.scan
+        if not isinstance(found, Surveyed):
+            private = self.dataset.private
+            return private, partition.divide(private, number, key=key, by=by)
+        survey = found.survey
+        deal = shuffle.ByTeacher(number, key, by, found.scan.reading.width, survey.letters)
+        return shuffle.shards(found.scan, survey.records, deal, self.run.private, self.engine)
 
     @cached_property
     def seen(self) -> data.Dataset:
         """The data set as teachers see it: features beside inputs may take their place."""
-        return seen_by(self.teacher, self.dataset)
+        found = seen_by(self.teacher, self.dataset)
+        return found if found.scan is None else replace(found, private=self.private)
 
     def seen_of(self, part: data.Part) -> np.ndarray:
         """What teachers see of public inputs."""
-        return part.inputs if self.seen is self.dataset else part.encoded().inputs
+        return part.inputs if self.seen.public is self.dataset.public else part.encoded().inputs
 
     @cached_property
     def net(self) -> models.Model:
@@ -124,6 +145,18 @@ def same_records(run: RunDirectory, dataset: data.Dataset) -> dict[str, str]:
     return found
 
 
+def check_files(dataset: data.Dataset) -> None:
+    """Refuse a table in several files whose records cannot be gathered for teachers."""
+    found = dataset.scan
+    if found is not None and devices.processes() > 1:
+        raise PateError(f"{found.scan.place} is read by one process: leave out --processes")
+    if found is not None and found.scan.reading.id_column is None:
+        raise PateError(
+            f"{found.scan.place} is dealt to teachers by the ids of its records: name their column with "
+            "--id-column"
+        )
+
+
 def record(run: RunDirectory, dataset: data.Dataset, choice: DataChoice) -> None:
     """Record what a run reads: its public part, how its data were chosen, and whether they are of a trial."""
     if dataset.target is not None and METHOD not in run.record.read():
@@ -138,17 +171,50 @@ def record(run: RunDirectory, dataset: data.Dataset, choice: DataChoice) -> None
     publication.record_trial(run, dataset.trial)
 
 
-def open_data(choice: DataChoice, keep: Path | None = None) -> data.Dataset:
+def open_data(choice: DataChoice, keep: Path | None = None, engine: Engine = HERE) -> data.Dataset:
     """Load the chosen data set, and check what is to be measured on it.
 
-    `keep` is the private folder of a run for what a slow encoder makes of texts.
+    `keep` is the private folder of a run for what a slow encoder makes of texts; a private table in several
+    files is read by the `engine`.
     """
-    found = _opened(choice, keep)
+    found = _opened(choice, keep, engine)
     measured.check(found, choice.positive, choice.by_group)
     return found
 
 
-def _opened(choice: DataChoice, keep: Path | None) -> data.Dataset:
+def open_classes(choice: DataChoice, command: str, keep: Path | None = None) -> data.Dataset:
+    """The same for a command that looks at one label, of classes."""
+    refuse_several(choice.label_column, command)
+    if choice.target is not None:
+        raise PateError(
+            f"--target {choice.target} is a number, and `{command}` knows classes alone: `pate run` learns "
+            "it, by sums of records or by --teachers, and its page has R2 and the error beside what is free"
+        )
+    return open_data(choice, keep)
+
+
+def refuse_several(
+    label_column: str | None, command: str, epsilon: float = 1.0, delta: float = CUSTOMARY_DELTA
+) -> None:
+    """Refuse several labels where a command looks at one.
+
+    >>> refuse_several("a,b", "pate compare")
+    Traceback (most recent call last):
+    ...
+    pate_jax.errors.PateError: --label-column a,b names 2 labels, which `pate run` learns under one budget, \
+and `pate compare` looks at one: name one, and the others in --leave-out; of epsilon 1 each may cost 0.684148
+    """
+    labels = texts.named(label_column, "label_column")
+    if len(labels) > 1:
+        share = counts.share_of(epsilon, delta, len(labels))
+        raise PateError(
+            f"--label-column {label_column} names {len(labels)} labels, which `pate run` learns under one "
+            f"budget, and `{command}` looks at one: name one, and the others in --leave-out; of epsilon "
+            f"{epsilon:g} each may cost {share:g}"
+        )
+
+
+def _opened(choice: DataChoice, keep: Path | None, engine: Engine) -> data.Dataset:
     if choice.private is None or choice.public is None:
         reader = encoders.split(choice.encoder).frozen
         if choice.text_column or reader:
@@ -187,16 +253,17 @@ def _opened(choice: DataChoice, keep: Path | None) -> data.Dataset:
         equal_ids_are_coincidences=choice.equal_ids_are_coincidences,
         test_is_private=choice.test_is_private,
         keep=keep,
+        engine=engine,
     )
 
 
-def open_tolerantly(choice: DataChoice, keep: Path | None = None) -> data.Dataset:
+def open_tolerantly(choice: DataChoice, keep: Path | None = None, engine: Engine = HERE) -> data.Dataset:
     """The chosen data set, whatever its parts have in common."""
     try:
-        return open_data(choice, keep)
+        return open_data(choice, keep, engine)
     except SharedInputs:
         choice = replace(choice, equal_rows_are_coincidences=True, equal_ids_are_coincidences=True)
-        return open_data(choice, keep)
+        return open_data(choice, keep, engine)
 
 
 def front_of(config: TeacherConfig, dataset: data.Dataset) -> str:

@@ -17,8 +17,8 @@ from pate_jax.data.columns import Column
 from pate_jax.errors import PateError
 from pate_jax.models.names import Metric as Name
 from pate_jax.runs import public_labels
-from pate_jax.runs.report import measures, numbers, seen
-from pate_jax.runs.report.seen import Seen
+from pate_jax.runs.report import measures, numbers, sheet
+from pate_jax.runs.report.sheet import Seen
 from pate_jax.runs.settings import DataChoice
 from pate_jax.student import Student
 
@@ -38,11 +38,11 @@ def of_numbers(learned: Student, dataset: Dataset, data: Mapping[str, Any]) -> d
 
 def results(found: Seen, dataset: Dataset, data: Mapping[str, Any]) -> dict[str, Any]:
     """The results that follow from the test part; `data` are the recorded settings of the data."""
-    facts = seen.facts(found, dataset.class_names)
+    facts = sheet.facts(found, dataset.class_names)
     private = found.where == "test" and data.get("test_is_private")
     return {
         **_predicts(dataset, data),
-        "student_accuracy": seen.accuracy(found),
+        "student_accuracy": sheet.accuracy(found),
         "bought": public_labels.bought(found, dataset),
         "seen": {**facts, "where": "private"} if private else facts,
         "measures": _measures(found, dataset, data),

@@ -25,11 +25,11 @@ from pate_jax.accounting.crowd_statement import COVERED, CrowdStatement
 from pate_jax.accounting.exact import counts
 from pate_jax.accounting.inputs import CUSTOMARY_DELTA, check_delta
 from pate_jax.aggregate.crowds import noisy_table
-from pate_jax.data import Dataset, Part, relation
+from pate_jax.data import Dataset, Part, partition, relation
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.codec import from_dict, to_dict
-from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, HeadCount, NeighbourCounts
+from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, HeadCount, NeighbourCounts, TeacherSums
 from pate_jax.runs import budget, driver, ledger, registration, results, streams
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.driver import Method, Question
@@ -43,7 +43,10 @@ from pate_jax.student import PublicInputs, Student
 from pate_jax.system import headcount, storage
 
 _KNOWN: dict[str, str] = {}  # by name: module:Class
-_BUILT = {"numbers": "pate_jax.runs.numbers:Numbers"}  # that commands have flags of their own for
+_BUILT = {  # that commands have flags of their own for
+    "numbers": "pate_jax.runs.numbers:Numbers",
+    "teachers of numbers": "pate_jax.runs.numbers:Taught",
+}
 _POINTS = "pate_jax.methods"  # the group of entry points by which installed packages bring methods
 Table = np.ndarray
 
@@ -117,10 +120,10 @@ class OwnMethod(Method[CrowdRelease]):
         """
         epsilon, delta, _ = self.promise
         for event in events:
-            if not isinstance(event, HeadCount | NeighbourCounts | ClassSums):
+            if not isinstance(event, HeadCount | NeighbourCounts | ClassSums | TeacherSums):
                 raise PateError(
                     f"method {self.name} asks for {event}: a method in one file may ask for a HeadCount, "
-                    "NeighbourCounts and ClassSums"
+                    "NeighbourCounts, ClassSums and TeacherSums"
                 )
         mu, cost = counts.worst_mu(events), counts.worst(events, delta)
         if mu is None or mu > counts.mu_for(epsilon, delta) or cost > epsilon:
@@ -189,7 +192,7 @@ def opened(run: RunDirectory, *, tolerant: bool = False) -> OwnMethod:
     settings = run.record.read()
     facts = settings.of(METHOD)
     promise = from_dict(Promise, facts["promise"], f"{run.settings}: method")
-    cut = PartitionChoice(by=promise.by)
+    cut = PartitionChoice(teachers=facts.get("teachers"), by=promise.by)  # type: ignore[arg-type]
     return _class(facts["name"])(Inputs(run, settings.data, cut, TeacherConfig(), tolerant), promise)
 
 
@@ -202,11 +205,13 @@ def run(
     seed: int | None = None,
     register: Path | None = None,
     dataset: Dataset | None = None,  # what the choice names, where it is open already
+    teachers: int | None = None,  # shards, of a method that divides the records among teachers
 ) -> dict[str, Any]:
     """Ask, release, account, teach and report; what is finished already is not repeated."""
     directory = RunDirectory(out)
     with directory.writing():
-        method = _begin(directory, name, data, promise, seed, dataset)
+        cut = PartitionChoice(teachers, promise.by, seed)  # type: ignore[arg-type]  # `_begin` checks it
+        method = _begin(directory, name, data, promise, cut, dataset)
         registration.enter(directory, method.plan(), lambda: method.dataset, register)
         driver.release(method)
         account(directory)
@@ -220,7 +225,7 @@ def _begin(
     name: str,
     data: DataChoice,
     promise: Promise,
-    seed: int | None,
+    cut: PartitionChoice,
     dataset: Dataset | None,
 ) -> OwnMethod:
     """Open the data, and record what a run is made from; nothing is recorded before all is found fit."""
@@ -232,16 +237,31 @@ def _begin(
     if promise.by not in allowed:
         raise PateError(f"by={promise.by!r} of method {name} must be one of {', '.join(allowed)}")
     choice = data.drawn(STROKES)
-    cut = PartitionChoice(by=promise.by, seed=seed)
     inputs = Inputs(run, choice, cut, TeacherConfig(), opened=dataset)
     method, records = _class(name)(inputs, promise), same_records(run, inputs.dataset)
-    run.secret.draw(seed)
-    run.record.agree(METHOD, {"name": name, "promise": to_dict(promise)})  # first: by it a run is recognised
+    people = budget.people(method.dataset, promise.by)
+    if cut.teachers is not None:
+        _check_divided(method.dataset, promise.by, cut.teachers)
+    divided = {} if cut.teachers is None else {"teachers": cut.teachers}
+    run.secret.draw(cut.seed)
+    facts = {"name": name, "promise": to_dict(promise), **divided}
+    run.record.agree(METHOD, facts)  # first: by it a run is recognised
     record(run, method.dataset, choice)
     run.record.agree(RECORDS, records)
     run.record.agree("relation", {"relation": promise.by})
-    budget.warn_of_delta(promise.delta, budget.people(method.dataset, promise.by), promise.by)
+    budget.warn_of_delta(promise.delta, people, promise.by)
     return method
+
+
+def _check_divided(dataset: Dataset, by: str, teachers: int) -> None:
+    """Refuse teachers among whom removing one record, or user, would move others."""
+    if relation.renumbers(dataset, by):
+        raise PateError(
+            f"the {by}s are named by row numbers, so that removing one would move others to other teachers: "
+            f"give --{'id' if by == 'record' else 'user'}-column, or pass --ids-are-stable if each keeps its "
+            "number"
+        )
+    partition.check_enough(partition.units_of(dataset.private, by), teachers)
 
 
 def state(run: RunDirectory, delta: float) -> CrowdStatement:
@@ -257,9 +277,11 @@ def state(run: RunDirectory, delta: float) -> CrowdStatement:
 
 
 def _told(lines: Sequence[CrowdLine]) -> int:
-    """The number of voters, if one was released."""
+    """The number of voters, if one was released, or of teachers."""
     numbers = [int(values(line)[0, 0]) for line in lines if isinstance(line.event, HeadCount)]
-    return max(1, headcount.coarse(max(1, numbers[0]))) if numbers else 1
+    if numbers:
+        return max(1, headcount.coarse(max(1, numbers[0])))
+    return max([1, *(line.event.teachers for line in lines if isinstance(line.event, TeacherSums))])
 
 
 def account(run: RunDirectory, delta: float | None = None) -> CrowdStatement:

@@ -108,7 +108,7 @@ def _asked(
     directory = RunDirectory(root)
     if (parts["private"] is None) != (parts["public"] is None):
         raise PateError("private and public go together: give both")
-    contents = _contents(parts, names)
+    contents = _contents(parts, {**names, "labels": names["labels"] or settings.get("target")})
     declared = {name: settings.pop(name) for name in _DECLARED if isinstance(settings.get(name), Mapping)}
     contents |= {name: (".json", json.dumps(value).encode()) for name, value in declared.items()}
     files = {name: content for name, content in contents.items() if not name.endswith(".kinds")}

@@ -178,24 +178,25 @@ class _Stream:
 
 def _of_scan(scan: Surveyed, columns: Sequence[Column], key: bytes) -> People:
     """The people of a table in several files, of which a batch is in memory at a time."""
-    names, contents, values = _Lowest(), _Lowest(), dict[int, _Stream]()
-    with_ids = scan.scan.reading.id_column is not None
+    contents, values = _Lowest(), dict[int, _Stream]()
+    names = {role: _Lowest() for role in scan.scan.reading.roles if role in NAMES}
     starts = np.cumsum([0, *(column.width for column in columns)]).tolist()
     for batch in (batch for path in scan.scan.files for batch in scan.scan.batches(path)):
         own = _values(batch.inputs, columns)
         contents.add(np.stack(own).sum(axis=0, dtype=np.uint64))
         seen = [(hashes, batch.inputs[:, start]) for hashes, start in zip(own, starts, strict=False)]
-        if with_ids:
-            names.add(_of_names(batch.ids))
-            seen.append((_of_values(batch.ids), np.array([math.nan])))  # they are no counters
+        for role, lowest in names.items():
+            texts = batch.ids if role == "ids" else batch.users.each
+            lowest.add(_of_names(texts))
+            seen.append((_of_values(texts), np.array([math.nan])))  # they are no counters
         for place, (hashes, numbers) in enumerate(seen):
             values.setdefault(place, _Stream()).add(hashes, numbers)
     told = sorted((one for one in values.values() if one.tells), key=lambda one: int(one.lowest.hashes[0]))
     rare = _Lowest()
     for one in told[:_COLUMNS]:
         rare.merge(one.lowest.hashes, one.lowest.counts)
-    ways = {"ids": names} if with_ids and not scan.ids_count_up else {}
-    found = {**ways, "contents": contents, **({"values": rare} if told else {})}
+    named = {role: lowest for role, lowest in names.items() if role == "users" or role not in scan.count_up}
+    found = {**named, "contents": contents, **({"values": rare} if told else {})}
     return {way: lowest.sample(key) for way, lowest in found.items()}
 
 

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,17 +42,22 @@ from pate_jax.runs.secret import Secret
 from pate_jax.runs.settings import RunConfig
 from pate_jax.runs.thresholds import check_threshold, default_mechanism, threshold_warning
 from pate_jax.system import devices, locks, progress, storage
+from pate_jax.system.tasks import HERE, Engine
 
 
-def run(config: RunConfig) -> dict[str, Any]:
-    """Make a whole run, of one label, of several or of a number; what is finished already is not repeated."""
+def run(config: RunConfig, engine: Engine = HERE) -> dict[str, Any]:
+    """Make a whole run, of one label, of several or of a number; what is finished already is not repeated.
+
+    An `engine` reads a private table in several files.
+    """
     if config.data.target is not None:
         return numbers.run(config)
     several = labels.named(config.data)
-    return labels.run(config, several, of_one_label) if several else of_one_label(config)
+    one = partial(of_one_label, engine=engine)
+    return labels.run(config, several, one) if several else one(config)
 
 
-def of_one_label(config: RunConfig) -> dict[str, Any]:
+def of_one_label(config: RunConfig, engine: Engine = HERE) -> dict[str, Any]:
     """Train, vote, answer, account, teach and report; what is finished already is not repeated.
 
     A crowd counts and releases its noisy table in place of the first three (`crowds.run`). Where the voters
@@ -62,12 +68,12 @@ def of_one_label(config: RunConfig) -> dict[str, Any]:
     run = RunDirectory(config.directory)
     planned = net = opened = None
     if config.who != "teachers":
-        found = crowds.run(config)
+        found = crowds.run(config, engine)
         if not isinstance(found, crowds.Chosen):
             return found
         planned, net, opened = found
         config = replace(config, voters="teachers")
-    settled = teacher_plan.settled(run, config, planned)
+    settled = teacher_plan.settled(run, config, planned, engine)
     config, net = settled.config, settled.net or net
     teachers = config.partition.number
     mechanism = config.mechanism or default_mechanism(teachers)
@@ -76,7 +82,7 @@ def of_one_label(config: RunConfig) -> dict[str, Any]:
     if devices.processes() > 1 and not train_and_vote(config):
         return {}
     with run.writing():
-        inputs = _begin(run, config, net, settled.opened or opened)
+        inputs = _begin(run, config, net, settled.opened or opened, engine)
         metric = measured.metric(config.data, inputs.dataset)
         public_labels.begin(run, inputs.dataset, config.learn_from_public_labels, metric)
         config_file.write(run.config, replace(config, voters="teachers", mechanism=mechanism), settled.said)
@@ -91,12 +97,18 @@ def of_one_label(config: RunConfig) -> dict[str, Any]:
 
 
 def _begin(
-    run: RunDirectory, config: RunConfig, net: Model | None = None, opened: Dataset | None = None
+    run: RunDirectory,
+    config: RunConfig,
+    net: Model | None = None,
+    opened: Dataset | None = None,
+    engine: Engine = HERE,
 ) -> Inputs:
     """Open and record what a run of teachers is made from."""
     cut, delta, distance = config.partition, config.delta, config.min_distance
     asks, learner = config.asks, config.student
-    return stages.begin(run, config.data, cut, config.teacher, asks, delta, distance, learner, net, opened)
+    return stages.begin(
+        run, config.data, cut, config.teacher, asks, delta, distance, learner, net, opened, engine
+    )
 
 
 def _vote(inputs: Inputs, config: RunConfig, mechanism: AnyMechanism) -> voting.Votes:

@@ -22,7 +22,7 @@ from pate_jax.data.columns import Column
 from pate_jax.errors import PateError
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.record import LABELLED
-from pate_jax.runs.report import seen
+from pate_jax.runs.report import sheet
 from pate_jax.runs.report.measures_page import ALONE, FREQUENT, THIS
 from pate_jax.student import labelled
 from pate_jax.system import progress
@@ -151,7 +151,7 @@ def unlearned(run: RunDirectory, dataset: Dataset) -> Dataset:
     return replace(dataset, public=dataset.public._replace(labels=None)) if said(run) else dataset
 
 
-def bought(found: seen.Seen, dataset: Dataset) -> list[dict[str, Any]]:
+def bought(found: sheet.Seen, dataset: Dataset) -> list[dict[str, Any]]:
     """How good the most frequent class, public labels alone and this student are on the test part."""
     labels = found.part.labels
     if found.where != "test" or labels is None:
@@ -165,8 +165,8 @@ def bought(found: seen.Seen, dataset: Dataset) -> list[dict[str, Any]]:
     return [
         {
             "name": name,
-            **seen.count_of(right[name]),
-            "lead": [*seen.lead(right[THIS], right[name])],
+            **sheet.count_of(right[name]),
+            "lead": [*sheet.lead(right[THIS], right[name])],
             "auroc": _auroc(said, np.asarray(labels)),
         }
         for name, said in named.items()

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pate_jax import data
-from pate_jax.data import duplicates, nearness, overlap
+from pate_jax.data import duplicates, nearness, overlap, survey
 from pate_jax.data.dataset import stored_as
 from pate_jax.errors import PateError
 from pate_jax.runs import answers
@@ -101,10 +101,11 @@ def further(dataset: data.Dataset, public: Path) -> data.Dataset:
             f"{stored.shape[1:]}: give inputs that were made like those of the run"
         )
     pool = pool._replace(inputs=stored_as(pool.inputs, stored.dtype, str(public)))
+    beside = survey.beside(dataset, {str(public): pool})
     if dataset.equal_ids != "declared":
-        overlap.refuse_people(dataset, {str(public): pool})
+        overlap.refuse_people(beside, {str(public): pool})
     if dataset.equal_rows != "declared":
-        overlap.refuse(dataset, {str(public): pool})
+        overlap.refuse(beside, {str(public): pool})
     return replace(found, public=pool)
 
 

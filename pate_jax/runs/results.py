@@ -13,7 +13,7 @@ from pate_jax.data import Dataset, Part
 from pate_jax.runs import measured, public_labels, publication, registration
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release import check, write
-from pate_jax.runs.report import plain_pages, seen, sheet
+from pate_jax.runs.report import plain_pages, sheet
 from pate_jax.student import Student
 from pate_jax.system import storage
 
@@ -59,14 +59,14 @@ def finish(
     """
     data = run.record.stages().get("data", {})
     if dataset.target is None:
-        found = seen.look(learned, public_labels.unlearned(run, dataset))
+        found = sheet.look(learned, public_labels.unlearned(run, dataset))
         made = {**own, **measured.results(found, dataset, data)}
     else:
         made = {**own, **measured.of_numbers(learned, dataset, data)}
     if taught is not None:
         made["label_accuracy"] = _right(*taught)
     if taught is not None and shown:
-        storage.write_json(run.sheet, SHEET, sheet.made(dataset, *taught, seen.pool(learned, dataset)))
+        storage.write_json(run.sheet, SHEET, sheet.made(dataset, *taught, sheet.pool(learned, dataset)))
     return keep(run, learned, statement, made)
 
 

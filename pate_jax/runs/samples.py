@@ -1,11 +1,17 @@
-"""X and y as scikit-learn's users give them, in the forms that a run takes: a table of texts, or an array."""
+"""X and y as scikit-learn's users give them, in the forms that a run takes: a table of texts, or an array.
+
+scikit-learn is no dependency: without it stand-ins of its classes serve, and with it the estimator is one of
+its own, for `clone`, `Pipeline`, `cross_val_score` and the rest.
+"""
 
 from __future__ import annotations
 
+import inspect
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -13,7 +19,6 @@ from pate_jax.data import forms, frames, kinds, tables, trial_mark
 from pate_jax.data import ids as identities
 from pate_jax.data.tables import Table
 from pate_jax.errors import PateError
-from pate_jax.runs.sklearn_base import DataConversionWarning
 
 Inputs = Table | np.ndarray
 _GONE = ("nan", "NaT", "<NA>", "None")  # how a missing label is shown
@@ -275,3 +280,53 @@ def _same(one: Any, other: Any) -> bool:
     if first.dtype.kind in "fiub" and second.dtype.kind in "fiub":
         return bool(np.allclose(first, second, rtol=1e-5, atol=1e-6, equal_nan=True))
     return all(a == b or (a != a and b != b) for a, b in zip(first.ravel(), second.ravel(), strict=True))
+
+
+if TYPE_CHECKING or find_spec("sklearn") is None:
+
+    class NotFittedError(ValueError, AttributeError):
+        """Raised by an estimator that is asked before it was fitted."""
+
+    class DataConversionWarning(UserWarning):
+        """Says that labels were given in another form than the wanted one."""
+
+    class Base:
+        """Parameters and accuracy of a classifier, as scikit-learn has them."""
+
+        def get_params(self, deep: bool = True) -> dict[str, Any]:
+            """The parameters by name; `deep` is for estimators that hold others."""
+            names = list(inspect.signature(type(self).__init__).parameters)[1:]
+            return {name: getattr(self, name) for name in names}
+
+        def set_params(self, **params: Any) -> Self:
+            """Replace parameters."""
+            known = self.get_params()
+            for name, value in params.items():
+                if name not in known:
+                    raise PateError(f"{name} is no parameter of {self}; they are {', '.join(known)}")
+                setattr(self, name, value)
+            return self
+
+        def score(self, X: Any, y: Any) -> float:
+            """The share of rows whose predicted label is the given one."""
+            return float(np.mean(self.predict(X) == np.asarray(y)))  # type: ignore[attr-defined]
+
+        def __repr__(self) -> str:
+            return f"{type(self).__name__}()"
+
+else:
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.exceptions import DataConversionWarning as DataConversionWarning
+    from sklearn.exceptions import NotFittedError as NotFittedError
+
+    class Base(ClassifierMixin, BaseEstimator):
+        """A classifier of scikit-learn that also takes words."""
+
+        def __sklearn_tags__(self) -> Any:
+            tags = super().__sklearn_tags__()
+            tags.input_tags.string = tags.input_tags.categorical = True
+            return tags
+
+
+class NotFitted(NotFittedError, PateError):
+    """An estimator was asked before it was fitted."""

@@ -16,7 +16,7 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import MOST_STEPS, Voting
 from pate_jax.models.names import Metric, Space
 from pate_jax.runs.thresholds import MechanismOrAuto
-from pate_jax.student.settings import Auto, Linear, Selection, Settings, StudentConfig
+from pate_jax.student.settings import Auto, Linear, Own, Selection, Settings, StudentConfig
 
 Choice = TypeVar("Choice")
 TEACHERS, QUERIES, CUSTOMARY_EPSILON = 125, 500, 1.0  # where nobody says, and nothing is planned
@@ -50,7 +50,7 @@ class DataChoice:
     label_column: str | None = None
     """Column of the label; of several, as in sick,died."""
     target: str | None = None
-    """Column of a table that holds a number to predict, in place of a label."""
+    """Column of a table that holds a number to predict, in place of a label; by sums, or --teachers 300."""
     target_range: str | None = None
     """Its public range, such as 0,60, to which private ones are clipped; unset: that of the public part."""
     leave_out: str | None = None
@@ -244,6 +244,11 @@ class RunConfig:
             check_queries(self.queries)
         if isinstance(self.student, Linear) and self.voters != "sums":
             self.student.resolved(image=True)  # refuses
+        if isinstance(self.student, Own) and self.learn_from_public_labels:
+            raise PateError(
+                "--learn-from-public-labels fits a last layer that is known, and --student.method own is a "
+                "net of your own: leave out one of them"
+            )
         if self.who == "teachers":
             self._check_of_teachers()
         else:

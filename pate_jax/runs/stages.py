@@ -32,8 +32,9 @@ from pate_jax.runs.inputs import WHERE, Inputs
 from pate_jax.runs.record import NET, refuse_crowd, stage_of
 from pate_jax.runs.report import run_pages
 from pate_jax.runs.settings import DataChoice, PartitionChoice, to_settings
-from pate_jax.student.settings import Selection, check_shown
+from pate_jax.student.settings import Selection
 from pate_jax.system import devices, progress, storage
+from pate_jax.system.tasks import HERE, Engine
 
 _RECORDS = 240  # strokes drawn for each teacher
 
@@ -49,6 +50,7 @@ def begin(
     learner: student.StudentConfig | None = None,
     net: models.Model | None = None,
     opened: data.Dataset | None = None,  # what the choice names, where it is open already
+    engine: Engine = HERE,
 ) -> Inputs:
     """Open the data of a run, and record what it is made from.
 
@@ -61,11 +63,11 @@ def begin(
     choice = choice.drawn(_RECORDS * cut.number)
     with devices.failing_together():
         refuse_crowd(run.record.read(), run.root)
-        inputs = Inputs(run, choice, cut, config, opened=opened, known=net)
+        inputs = Inputs(run, choice, cut, config, opened=opened, known=net, engine=engine)
         whom = relation.of(inputs.dataset, cut.by)
         run_inputs.same_records(run, inputs.dataset)  # as those whose number was released, if one was
         if learner is not None:
-            _check_learner(learner, inputs.dataset)
+            student.check(learner, student.PublicInputs.of(inputs.dataset))
         if not run.teacher_report.exists():
             _check_fit(inputs, asks, min_distance)
     run.secret.draw(cut.seed)
@@ -80,17 +82,11 @@ def begin(
     return inputs
 
 
-def _check_learner(config: student.StudentConfig, dataset: data.Dataset) -> None:
-    """Refuse a student that does not suit the inputs, or would hold those that may not be shown."""
-    image = dataset.kind == "image"
-    config.resolved(image=image)
-    check_shown(config, image=image, shown=dataset.show_public)
-
-
 def _check_fit(inputs: Inputs, asks: int, min_distance: float | None) -> None:
     """Refuse data that are not enough for what is asked, and a net that does not fit them."""
     dataset, cut = inputs.dataset, inputs.cut
-    partition.check_enough(partition.units_of(dataset.private, cut.by), cut.number)
+    partition.check_number(budget.people(dataset, cut.by), cut.number)
+    run_inputs.check_files(dataset)
     if asks:
         queries.different(dataset.public, asks, [], queries.spacing(inputs, min_distance))
     inputs.net  # noqa: B018  # built now: a net that cannot be built is refused before anything is recorded
@@ -104,7 +100,7 @@ def train(inputs: Inputs) -> dict[str, Any]:
     if relation.are_rows(dataset):
         progress.say(relation.ROW_NUMBERS)
     certificate = partition.certificate(
-        inputs.shards, dataset.private, key=inputs.partition_key, by=inputs.cut.by
+        inputs.shards, inputs.private, key=inputs.partition_key, by=inputs.cut.by
     )
     storage.write_json(run.certificate, "certificate", certificate)
     teachers = _teachers(inputs)
@@ -263,7 +259,7 @@ def teach(
     dataset, asked = _public(run, inputs, votes, public, test, show_public)
     publication.record_trial(run, dataset.trial)
     statement = _restated(run, statement)
-    _check_learner(config, dataset)
+    student.check(config, student.PublicInputs.of(dataset))
     run.record.agree("student", to_settings(config))
     choice = students.choose(run, config, dataset, asked)
     learned = students.learn(run, choice.config, dataset, asked)
@@ -334,7 +330,7 @@ def _teachers(inputs: Inputs) -> ensemble.Teachers:
         inputs.net,
         inputs.dataset.preprocessing,
         inputs.seen.private.inputs,
-        np.asarray(inputs.dataset.private.labels),
+        np.asarray(inputs.private.labels),
         inputs.shards,
         key=inputs.teacher_key,
         config=inputs.teacher,

@@ -13,11 +13,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pate_jax.accounting import costs, filter, joint
-from pate_jax.accounting.costs import Trained
-from pate_jax.accounting.curves import Epsilon
-from pate_jax.accounting.sampled_noise import Training
-from pate_jax.accounting.slack import with_slack
+from pate_jax.accounting import filter, joint
 from pate_jax.runs.plans import Plan
 
 NARROWEST_FIRST = ("contents", "record", "user", "party")
@@ -76,22 +72,7 @@ def together(plans: Sequence[Plan], delta: float) -> float | None:
     >>> together([one], 1e-5) < together([one, one], 1e-5) < 2 * together([one], 1e-5)
     True
     """
-    events = [event for plan in plans for event in plan.events]
-    trained = [one for one in events if isinstance(one, Trained)]
-    if len(trained) < len(events):
-        return joint.epsilon(events, delta)
-    losses = tuple(one.training for one in trained)
-    found = with_slack(
-        lambda inner: _composed(losses, inner), delta, sum(map(costs.strays, events)) * (1 + _CLOSER)
-    )
-    return float(found.epsilon) if math.isfinite(found.epsilon) else None
-
-
-def _composed(trained: tuple[Training, ...], delta: float) -> Epsilon:
-    """Epsilon of trainings together, where one record's contents change: their losses are composed."""
-    from pate_jax.baselines.dpsgd import calibration  # which takes a second to load
-
-    return Epsilon(calibration.composed(trained, delta, calibration.REPLACE), None)
+    return joint.epsilon([event for plan in plans for event in plan.events], delta)
 
 
 def cost(plans: Sequence[Plan], order: float) -> filter.Cost:

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from pate_jax import mechanisms, models
 from pate_jax.accounting import planning
 from pate_jax.accounting.exact import counts
@@ -18,7 +16,7 @@ from pate_jax.data import Dataset, nearness, partition
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.models.spaces import Learned
-from pate_jax.runs import measured, queries, teacher_rehearsal, teacher_votes
+from pate_jax.runs import budget, measured, queries, teacher_rehearsal, teacher_votes
 from pate_jax.runs.crowds import forecast
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import front_of, open_data, teachers_net
@@ -26,6 +24,7 @@ from pate_jax.runs.record import PLANNED, refuse_crowd
 from pate_jax.runs.settings import STROKES, RunConfig
 from pate_jax.runs.thresholds import StableChoice
 from pate_jax.system import devices, headcount, progress
+from pate_jax.system.tasks import HERE, Engine
 
 _OF_STEPS = 60  # records at least of a teacher that learns step by step
 _AHEAD = 0.02  # of the judged inputs, above the most frequent class, from which a crowd is worth naming
@@ -51,7 +50,12 @@ class Askable(NamedTuple):
     number: int
 
 
-def settled(run: RunDirectory, config: RunConfig, known: Mapping[str, Any] | None = None) -> Settled:
+def settled(
+    run: RunDirectory,
+    config: RunConfig,
+    known: Mapping[str, Any] | None = None,
+    engine: Engine = HERE,
+) -> Settled:
     """A run of teachers with all that `--epsilon` leaves open; others are returned as they are.
 
     The choice reads the number of records or users, rounded down to two digits, and no record. It is kept
@@ -70,7 +74,7 @@ def settled(run: RunDirectory, config: RunConfig, known: Mapping[str, Any] | Non
     elif PLANNED in stages:
         found = stages[PLANNED]
     else:
-        opened = _opened(config)
+        opened = _opened(config, engine)
         found, net = _planned(config, opened)
     _check_wish(run, config, found)
     if devices.is_first():
@@ -110,25 +114,20 @@ def _filled(config: RunConfig, found: Mapping[str, Any]) -> RunConfig:
     )
 
 
-def _opened(config: RunConfig) -> Dataset:
+def _opened(config: RunConfig, engine: Engine) -> Dataset:
     """The data, refused where there are fewer records than teachers that the user wants."""
     with devices.failing_together():
-        dataset = open_data(config.data, RunDirectory(config.directory).encoded)
+        dataset = open_data(config.data, RunDirectory(config.directory).encoded, engine)
         if config.partition.teachers is not None:
-            partition.check_enough(_units(config, dataset), config.partition.teachers)
+            partition.check_number(budget.people(dataset, config.partition.by), config.partition.teachers)
     return dataset
-
-
-def _units(config: RunConfig, dataset: Dataset) -> np.ndarray:
-    """The records or users of which each has one teacher."""
-    return np.unique(partition.units_of(dataset.private, config.partition.by))
 
 
 def _planned(config: RunConfig, dataset: Dataset) -> tuple[dict[str, Any], models.Model | None]:
     """The plan by the number of records, and the net of linear teachers, if they are these."""
     with devices.failing_together():
         pool = askable(config, dataset)
-    records = planning.counted(len(_units(config, dataset)))
+    records = planning.counted(budget.people(dataset, config.partition.by))
     wish: dict[str, Any] = {"records": records, "epsilon": float(config.budget or 0)}
     wide = forecast.learned(dataset)
     labels = forecast.judges(dataset, wide, own=config.data.private is not None)

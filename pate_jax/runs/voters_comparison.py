@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from pate_jax.accounting.planning import Option
@@ -13,6 +15,7 @@ from pate_jax.errors import PateError
 from pate_jax.runs import teacher_rehearsal
 from pate_jax.runs.crowds import forecast
 from pate_jax.runs.crowds.forecast import Candidate
+from pate_jax.system.tasks import HERE, Engine
 
 TEACHERS = "linear teachers"
 
@@ -67,14 +70,31 @@ def rehearsed(
     delta: float,
     own: bool = True,
     metric: Metric = Metric(),  # noqa: B008 (it is frozen)
+    engine: Engine = HERE,
 ) -> Rehearsed:
     """All kinds of voters on the public part of a data set, judged by the same labels: its `own`, if any."""
     wide = forecast.learned(dataset, WIDEST)
     labels = forecast.judges(dataset, wide, own=own)
     wish: dict[str, Any] = {"records": records, "epsilon": epsilon, "delta": delta, "metric": metric}
-    crowds = forecast.expected(dataset, wide, labels, **wish)
+    crowds = Rehearsal(partial(forecast.expected, dataset, wide, labels, **wish))
+    teachers = Rehearsal(partial(teacher_rehearsal.rehearse, dataset, labels, **wish), refusable=True)
+    found = dict(engine.each(one_rehearsal, [crowds, teachers]))
+    refused = found[1] if isinstance(found[1], str) else None
+    return Rehearsed(found[0], None if refused else found[1], refused)
+
+
+class Rehearsal(NamedTuple):
+    """Some voters to be rehearsed on public inputs."""
+
+    made: Callable[[], Any]
+    refusable: bool = False  # whether they are no candidates, where they are refused
+
+
+def one_rehearsal(one: Rehearsal) -> Any:
+    """What these voters bring, or the sentence why they are no candidates."""
     try:
-        teachers = teacher_rehearsal.rehearse(dataset, labels, **wish)
-    except PateError as error:  # they are no candidates then, and the user reads why
-        return Rehearsed(crowds, None, str(error))
-    return Rehearsed(crowds, teachers, None)
+        return one.made()
+    except PateError as error:
+        if not one.refusable:
+            raise
+        return str(error)  # the user reads why

@@ -7,8 +7,8 @@ from pate_jax.system.exports import on_demand
 if TYPE_CHECKING:
     from pate_jax.student.choice import Choice, choose
     from pate_jax.student.lesson import PublicInputs
-    from pate_jax.student.methods import fit, fit_many
-    from pate_jax.student.own_nets import fit_net
+    from pate_jax.student.methods import check, fit, fit_many
+    from pate_jax.student.methods.own import fit_net
     from pate_jax.student.selection import Bought, ask_in_rounds, select
     from pate_jax.student.serving import Student
     from pate_jax.student.settings import (
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         FixMatch,
         Gan,
         Linear,
+        Own,
         Ridge,
         StudentConfig,
         Supervised,
@@ -35,6 +36,7 @@ __all__ = [
     "FixMatch",
     "Gan",
     "Linear",
+    "Own",
     "PublicInputs",
     "Ridge",
     "Student",
@@ -44,6 +46,7 @@ __all__ = [
     "Tandem",
     "Vat",
     "ask_in_rounds",
+    "check",
     "choose",
     "fit",
     "fit_many",
@@ -57,10 +60,10 @@ __all__ = [
 
 _HOMES = {
     **dict.fromkeys(__all__, "settings"),
-    **dict.fromkeys(("fit", "fit_many"), "methods"),
+    **dict.fromkeys(("check", "fit", "fit_many"), "methods"),
     **dict.fromkeys(("Bought", "ask_in_rounds", "select"), "selection"),
     **dict.fromkeys(("Choice", "choose"), "choice"),
-    "fit_net": "own_nets",
+    "fit_net": "methods.own",
     "PublicInputs": "lesson",
     "Student": "serving",
     "Students": "several",

@@ -31,9 +31,9 @@ from jaxtyping import Float, Int
 from pate_jax.aggregate import Answers
 from pate_jax.data.dataset import IMAGE_RANKS
 from pate_jax.errors import PateError
-from pate_jax.student.lesson import Lesson, PublicInputs, lesson
+from pate_jax.student.lesson import Lesson, PublicInputs, covers, lesson
 from pate_jax.student.methods import NETS, nets, ridge
-from pate_jax.student.settings import AnyNet, Auto, StudentConfig, covers, with_method
+from pate_jax.student.settings import AnyNet, Auto, StudentConfig, with_method
 from pate_jax.system import progress
 
 IMAGES, TABLES = ("ridge", "fixmatch"), ("ridge", "supervised", "vat")  # tried in this order

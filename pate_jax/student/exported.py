@@ -1,7 +1,7 @@
 """A student of a user's own net in files that need no code of its maker: numbers, and a program of StableHLO.
 
     parameters.safetensors   all arrays of the net by their paths, in the form of Hugging Face
-    program.stablehlo        inputs as stored -> probabilities, by `jax.export`, for CPU, GPU and TPU
+    program.stablehlo        (arrays by path, inputs as stored) -> probabilities, by `jax.export`
 
 Nothing here runs Python of the release: the program is arithmetic, and one that calls anything else is
 refused.
@@ -10,12 +10,15 @@ refused.
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
+import ml_dtypes
 import numpy as np
 from jax import export
 
@@ -30,6 +33,7 @@ _TYPES = {
     "F64": "<f8",
     "F32": "<f4",
     "F16": "<f2",
+    "BF16": ml_dtypes.bfloat16,
     "I64": "<i8",
     "I32": "<i4",
     "I16": "<i2",
@@ -41,6 +45,23 @@ _TYPES = {
     "BOOL": "?",
 }
 _LONGEST = 1 << 24  # bytes of a header
+_OF_MLIR = {name.lower().replace("u", "ui"): np.dtype(kind) for name, kind in _TYPES.items()}
+_CONSTANT = re.compile(r'dense<("0x[0-9A-F]*"|[^>]*)>(?: : tensor<((?:\d+x)*)(\w+)>)?')
+
+
+class Program(NamedTuple):
+    """What a net of somebody's own says of inputs as stored, as arithmetic that `jax.export` wrote."""
+
+    content: bytes
+    """of its file"""
+    call: Callable[[Mapping[str, Any], Any], Any]
+    """(arrays by path, inputs [input, ...] of float32) -> probabilities [input, class]"""
+    shapes: Mapping[str, tuple[int, ...]]
+    """of its arrays, by path"""
+    text: str
+    """itself, in the language of MLIR"""
+    facts: Mapping[str, Any]
+    """how it is called, and where it runs"""
 
 
 def is_own(net: Mapping[str, Any]) -> bool:
@@ -54,11 +75,9 @@ def is_own(net: Mapping[str, Any]) -> bool:
 
 def write_tensors(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write arrays as safetensors: the length of a header, the header as JSON, and all numbers."""
-    names = {np.dtype(kind): name for name, kind in _TYPES.items()}
+    names = _check_types(arrays)
     header, parts, end = {}, [], 0
     for name, array in sorted(arrays.items()):
-        if array.dtype not in names:
-            raise PateError(f"{name} is of type {array.dtype}, which {path.name} cannot hold: use float32")
         content = np.ascontiguousarray(array).tobytes()
         header[name] = {
             "dtype": names[array.dtype],
@@ -70,6 +89,15 @@ def write_tensors(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     told = json.dumps(header, separators=(",", ":")).encode()
     told += b" " * (-len(told) % 8)
     storage.write_bytes(path, b"".join([len(told).to_bytes(8, "little"), told, *parts]))
+
+
+def _check_types(arrays: Mapping[str, Any]) -> dict[Any, str]:
+    """Refuse arrays of a type that safetensors do not have; the names of those that they have."""
+    names = {np.dtype(kind): name for name, kind in _TYPES.items()}
+    for name, array in arrays.items():
+        if array.dtype not in names:
+            raise PateError(f"{name} is of type {array.dtype}, which {TENSORS} cannot hold: use float32")
+    return names
 
 
 def read_tensors(path: Path) -> dict[str, np.ndarray]:
@@ -98,11 +126,17 @@ def read_tensors(path: Path) -> dict[str, np.ndarray]:
     return found
 
 
-def write_program(
-    path: Path, function: Callable[[Any, Any], Any], parameters: Any, input_shape: tuple[int, ...], dtype: str
-) -> dict[str, Any]:
-    """Write `function(parameters by path, inputs)` for any number of inputs; what its reader must know."""
+def program(function: Callable[[Any, Any], Any], parameters: Any, input_shape: tuple[int, ...]) -> Program:
+    """The program of `function(parameters, inputs)` for any number of inputs; parameters may be mere shapes.
+
+    It says nothing of the files that the function stands in.
+
+    >>> made = program(lambda tree, rows: rows * tree["by"], {"by": np.ones(2, np.float32)}, (2,))
+    >>> made.call({"by": np.array([1.0, 2.0], np.float32)}, np.ones((3, 2), np.float32)).tolist()
+    [[1.0, 2.0], [1.0, 2.0], [1.0, 2.0]]
+    """
     leaves = trees.flat(parameters)
+    _check_types(leaves)
 
     def flat_function(named: dict[str, Any], inputs: Any) -> Any:
         tree = jax.tree.unflatten(jax.tree.structure(parameters), [named[name] for name in leaves])
@@ -111,50 +145,74 @@ def write_program(
 
     (count,) = export.symbolic_shape("count")
     shapes = {name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for name, leaf in leaves.items()}
-    rows = jax.ShapeDtypeStruct((count, *input_shape), np.dtype(dtype or "float32"))
+    rows = jax.ShapeDtypeStruct((count, *input_shape), np.float32)
     try:
-        made = export.export(jax.jit(flat_function), platforms=PLATFORMS)(shapes, rows)
+        with _without_places():
+            made = export.export(jax.jit(flat_function), platforms=PLATFORMS)(shapes, rows)
     except Exception as error:  # a module of the user's may do anything
         why = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise PateError(f"the net cannot be exported ({why}): leave out what calls the host") from error
-    _check_calls(made, path)
-    storage.write_bytes(path, bytes(made.serialize()))
-    return {
-        "file": PROGRAM,
-        "calling_convention": made.calling_convention_version,
-        "platforms": list(made.platforms),
-        "jax": jax.__version__,
-    }
+    return _read(bytes(made.serialize()), "the net's program")
 
 
-def read_program(folder: Path) -> Callable[[np.ndarray], np.ndarray]:
-    """What a folder's program says of inputs as stored: probabilities [input, class].
+@contextmanager
+def _without_places() -> Iterator[None]:
+    """Let JAX leave out the paths of source files, which are nobody's business."""
+    before: int = jax.config.jax_traceback_in_locations_limit  # type: ignore[attr-defined]
+    jax.config.update("jax_traceback_in_locations_limit", 0)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_traceback_in_locations_limit", before)
 
-    It needs neither the net's module nor its source.
 
-    >>> import tempfile
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> scales = {"by": np.array([1.0, 2.0], np.float32)}
-    >>> write_tensors(folder / TENSORS, scales)
-    >>> told = write_program(folder / PROGRAM, lambda tree, rows: rows * tree["by"], scales, (2,), "")
-    >>> read_program(folder)(np.ones((3, 2), np.float32)).tolist()
-    [[1.0, 2.0], [1.0, 2.0], [1.0, 2.0]]
-    """
+def read_program(folder: Path) -> Program:
+    """The program of a student's folder, which needs neither the net's module nor its source."""
     path = folder / PROGRAM
     if not path.is_file():
-        raise PateError(f"{folder} holds no {PROGRAM}: only students of nets of somebody's own have one")
+        raise PateError(f"{folder} holds no {PROGRAM}: restore it")
+    return _read(storage.read_bytes(path), str(path))
+
+
+def _read(content: bytes, place: str) -> Program:
     try:
-        made = export.deserialize(bytearray(storage.read_bytes(path)))
+        made = export.deserialize(bytearray(content))
+        arrays, _ = jax.tree.unflatten(made.in_tree, made.in_avals)[0]
+        shapes = {name: tuple(one.shape) for name, one in arrays.items()}
     except Exception as error:  # it is not said which
-        raise PateError(f"{path} is no program of jax.export ({error}); restore it") from error
-    _check_calls(made, path)
-    arrays = read_tensors(folder / TENSORS)
-    call = jax.jit(made.call)
-    return lambda inputs: np.asarray(call(arrays, np.asarray(inputs, made.in_avals[-1].dtype)))
+        raise PateError(f"{place} is no program of jax.export ({error}); restore it") from error
+    text = made.mlir_module()
+    _check_calls(text, place)
+    told = {"calling_convention": made.calling_convention_version, "platforms": list(made.platforms)}
+    return Program(content, jax.jit(made.call), shapes, text, told)
 
 
-def _check_calls(made: export.Exported, path: Path) -> None:
+def constants(text: str) -> tuple[str, list[np.ndarray]]:
+    """The text of a program without its constants, and those that are more than one number.
+
+    >>> constants("constant dense<[1, 2]> : tensor<2xi32> and dense<0.5> : tensor<3xf32>")
+    ('constant dense<> and dense<>', [array([1, 2], dtype=int32)])
+    """
+    found: list[np.ndarray] = []
+
+    def taken(match: re.Match[str]) -> str:
+        held, sizes, kind = match[1], match[2] or "", match[3] or ""
+        shape = tuple(int(size) for size in sizes.split("x") if size)
+        if held.startswith('"'):
+            array = np.frombuffer(bytes.fromhex(held[3:-1]), _OF_MLIR.get(kind, np.uint8))
+        elif held.startswith("["):
+            numbers = [float(one) for one in re.findall(r"[-+]?\d[\d.]*(?:[eE][-+]?\d+)?", held)]
+            array = np.array(numbers, _OF_MLIR.get(kind, np.float32))
+        else:
+            return "dense<>"
+        found.append(array.reshape(shape) if array.size == math.prod(shape) else array)
+        return "dense<>"
+
+    return _CONSTANT.sub(taken, text), found
+
+
+def _check_calls(text: str, place: str) -> None:
     """Refuse a program that calls anything beside XLA's own operations, such as Python on the host."""
-    named = set(re.findall(r"custom_call\s*@?\"?([\w.]+)", made.mlir_module()))
+    named = set(re.findall(r"custom_call\s*@?\"?([\w.]+)", text))
     for call in sorted(named - _CALLS):
-        raise PateError(f"{path} calls {call}, which is no arithmetic: leave callbacks out of the net")
+        raise PateError(f"{place} calls {call}, which is no arithmetic: leave callbacks out of the net")

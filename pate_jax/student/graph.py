@@ -9,14 +9,18 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import jax
 import numpy as np
+from jax.extend.core import jaxpr_as_fun
 
 from pate_jax.data import encoders, folders, texts
 from pate_jax.data.encoders import encoder
 from pate_jax.errors import PateError, translated
+from pate_jax.student import serving
 from pate_jax.student.serving import Student, find
 from pate_jax.system import onnx, storage
 from pate_jax.system.onnx import Value, Writer
@@ -44,7 +48,8 @@ def export(
         raise PateError(f"--export {out} must end in .onnx")
     if not len(asked):
         raise PateError(f"{source} holds no inputs, and --export checks the file on some: give at least one")
-    content = write(student, _facts(find(release)))
+    facts = _facts(find(release))
+    content = write(student, facts) if student.program is None else _converted(student, facts)
     known = next(texts.seen(student.columns), None)
     some = asked[:_CHECKED]
     if known is not None and encoders.of_photos(known.name):
@@ -115,6 +120,40 @@ def write(student: Student, facts: Mapping[str, str]) -> bytes:
         Value(OUTPUT, "float32", ["n", len(student.class_names)]),
     )
     return onnx.model(graph.nodes, [takes], [gives], graph.tensors, said)
+
+
+def _converted(student: Student, facts: Mapping[str, str]) -> bytes:
+    """The file of a net of somebody's own, from its module, by the converter jax2onnx."""
+    name, shape = student.description["name"], student.description["input_shape"]
+    if student.net is None:
+        raise PateError(
+            f"the net of this student is {name}, code that is not in its folder, and an ONNX file is made "
+            "from that: name it (--net package.module:Class), or use program.stablehlo, which JAX runs alone"
+        )
+    try:
+        import jax2onnx
+    except ImportError as error:
+        raise PateError(
+            f"the net of this student is {name}, which only the converter jax2onnx writes as ONNX, and it is "
+            "not there: `pip install jax2onnx`, or use program.stablehlo, which JAX runs alone"
+        ) from error
+    one = np.zeros((1, *shape), np.float32)
+    traced = jaxpr_as_fun(jax.make_jaxpr(partial(serving.function(student), student.parameters))(one))
+    try:
+        made = jax2onnx.to_onnx(
+            jax.vmap(lambda row: traced(row[None])[0][0]),  # a net may reshape by the number of inputs
+            [("n", *shape)],
+            input_names=[INPUT],
+            output_names=[OUTPUT],
+        )
+    except Exception as error:  # a converter that knows not all operations
+        raise PateError(
+            f"jax2onnx does not convert {name} ({error}): use program.stablehlo, which JAX runs alone"
+        ) from error
+    for key, value in {"class_names": json.dumps(student.class_names), **facts}.items():
+        said = made.metadata_props.add()
+        said.key, said.value = key, value
+    return bytes(made.SerializeToString())
 
 
 def _logits(graph: Writer, student: Student, flowing: str) -> str:

@@ -65,6 +65,11 @@ def learned(student: Student, inputs: np.ndarray, labels: Int[np.ndarray, " row"
     True
     """
     check(labels)
+    if student.program is not None:
+        raise PateError(
+            f"the net of this student is your own ({student.description['name']}), whose last layer is not "
+            "known: leave out --learn-from-public-labels, or choose another --student.method"
+        )
     features = spaces.front(student)(inputs).astype(np.float64)
     with np.errstate(divide="ignore"):
         logits = np.maximum(np.log(student(inputs).astype(np.float64)), -50.0)

@@ -15,6 +15,7 @@ from pate_jax.aggregate import Answers
 from pate_jax.data.dataset import IMAGE_RANKS, Dataset, Part, Preprocessing
 from pate_jax.errors import PateError, PateWarning
 from pate_jax.student.serving import Student
+from pate_jax.student.settings import Ridge, Settings, Tandem
 from pate_jax.student.smoothing import Soft, smoothed, without_chance
 
 
@@ -105,17 +106,21 @@ class Learned(NamedTuple):
     description: dict[str, Any]  # of the net, as `models.build` takes it
     parameters: Any
     temperature: float
+    net: Any = None  # the module of somebody's own net
 
     def student(self, public: PublicInputs) -> Student:
         """The net as a student that serves itself."""
-        return Student(
-            jax.tree.map(jnp.asarray, self.parameters),
-            models.build(**self.description).description,
+        own = self.net is not None
+        made = Student(
+            jax.tree.map(np.asarray if own else jnp.asarray, self.parameters),
+            self.description if own else models.build(**self.description).description,
             public.preprocessing,
             public.class_names,
             temperature=self.temperature,
             dtype=str(public.inputs.dtype),
+            net=self.net,
         )
+        return made.with_program() if own else made
 
 
 def lesson(public_inputs: PublicInputs, answers: Answers) -> Lesson:
@@ -188,3 +193,26 @@ def _warn_of_missing_classes(public_inputs: PublicInputs, labels: np.ndarray) ->
             PateWarning,
             stacklevel=6,
         )
+
+
+def check_shown(config: Settings, *, image: bool, shown: bool) -> None:
+    """Refuse a student that holds public images as they are, where these may not go out.
+
+    >>> check_shown(Ridge(), image=False, shown=False)  # which is linear in a table's columns then
+    """
+    if image and not shown and isinstance(config, Ridge | Tandem):
+        raise PateError(
+            f"student method={config.method!r} holds public images as they are, and yours may not go out: "
+            "pass --show-public if anyone may see them, or choose --student.method fixmatch"
+        )
+
+
+def covers(answers: int, pool: int, *, image: bool) -> bool:
+    """Whether so many soft answers leave little to guess: of images for half of the pool, of tables always.
+
+    On made-up tables students that guess were 12 points behind ridge where few rows had soft answers.
+
+    >>> covers(4, 9, image=True), covers(5, 9, image=True), covers(1, 9, image=False)
+    (False, True, True)
+    """
+    return not image or 2 * answers >= pool

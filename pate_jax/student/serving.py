@@ -1,7 +1,7 @@
 """A trained student in use: what it is, how it is called, saved and found again, and what it may be given.
 
 Nothing here trains. A saved student is a folder of two files, `student.json` and `parameters.npz`, and needs
-no other file of a run.
+no other file of a run; that of somebody's own net has its arrays and its program in place of the second.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from functools import lru_cache, partial
+from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -48,19 +49,19 @@ class Student(NamedTuple):
     dtype: str = ""  # type of the inputs it was trained on, such as uint8 for pixels; "" where unknown
     columns: tuple[columns.Column, ...] = ()  # of a table that was read from text
     target: Target | None = None  # where a number is predicted: its range, whose ends are the two classes
-    net: Any = None  # a module of somebody's own; None where `models.build` makes the net
+    program: exported.Program | None = None  # of somebody's own net; None where `models.build` makes it
+    net: Any = None  # the module of that net, where its user has named it
 
     def __call__(self, inputs: np.ndarray) -> np.ndarray:
         """Probabilities [input, class]."""
         inputs = check_inputs(self, inputs)
-        apply = _probabilities(_model(self).apply, self.preprocessing)
+        apply = _call(self)
         _check_parameters(self)
         found = [np.zeros((0, len(self.class_names)), np.float32)]
-        factor = np.float32(1 / self.temperature)
         starts = range(0, len(inputs), _SIZES[-1])
         for start in progress.track(starts, "predicting", total=len(starts)):
             chunk = inputs[start : start + _SIZES[-1]]
-            found.append(np.asarray(apply(self.parameters, _padded(chunk), factor))[: len(chunk)])
+            found.append(np.asarray(apply(_padded(chunk)))[: len(chunk)])
         return np.concatenate(found)
 
     @property
@@ -84,7 +85,7 @@ class Student(NamedTuple):
         content = frames.read(inputs, "inputs")
         if isinstance(content, tables.Table):
             return self(encoded(self, content, "inputs"))
-        return self(_seen(self, content["inputs"], "inputs"))
+        return self(folders.as_seen(content["inputs"], texts.seen(self.columns), "inputs"))
 
     def accuracy(self, inputs: np.ndarray, labels: np.ndarray) -> float:
         """Share of inputs whose most probable class is the label."""
@@ -97,18 +98,17 @@ class Student(NamedTuple):
     def save(self, folder: Path | str) -> None:
         """Write parameters and description into a folder; `load` is the inverse.
 
-        A net of one's own is written as safetensors, with its program beside them (`student.exported`).
+        A net of somebody's own is written as safetensors, with its program beside them (`student.exported`).
         """
-        folder, net = Path(folder), self.description
+        folder = Path(folder)
         arrays = {name: np.asarray(leaf) for name, leaf in trees.flat(self.parameters).items()}
-        if self.net is None:
+        if self.program is None:
             storage.write_arrays(folder / "parameters.npz", "student-parameters", arrays)
         else:
             exported.write_tensors(folder / exported.TENSORS, arrays)
-            net = {"name": "a net of somebody's own", "arguments": "", "source": "", **net}
-            net |= {"source": net["source"][:_DIGITS], "program": self._program(folder)}
+            storage.write_bytes(folder / exported.PROGRAM, self.program.content)
         body = {
-            "net": net,
+            "net": self.description,
             "preprocessing": {name: getattr(self.preprocessing, name) for name in ("offset", "scale")},
             "class_names": list(self.class_names),
             "temperature": self.temperature,
@@ -118,28 +118,30 @@ class Student(NamedTuple):
         }
         storage.write_json(folder / "student.json", "student", body)
 
-    def _program(self, folder: Path) -> dict[str, Any]:
-        """Write what the student does with inputs as a program; how to read it."""
-        apply = _probabilities(_model(self).apply, self.preprocessing)
-        factor = np.float32(1 / self.temperature)
-        shape, dtype = tuple(self.description["input_shape"]), self.dtype
-        return exported.write_program(
-            folder / exported.PROGRAM, partial(_call, apply, factor), self.parameters, shape, dtype
-        )
+    def with_program(self) -> Student:
+        """The same with its program, for a student of somebody's own net."""
+        shapes = jax.eval_shape(lambda: self.parameters)
+        made = exported.program(function(self), shapes, tuple(self.description["input_shape"]))
+        net = {"name": "a net of somebody's own", "arguments": "", "source": "", **self.description}
+        told = {"file": exported.PROGRAM, **made.facts, "jax": jax.__version__}
+        net |= {name: net[name][:_DIGITS] for name in ("source", "start") if name in net}
+        return self._replace(description={**net, "program": told}, program=made)
 
     @classmethod
     def load(cls, path: Path | str, net: Any = None, *, encoder: Path | str | None = None) -> Student:
         """The student that was saved in a folder; a run's directory or its release/ will do as well.
 
-        Of a net of somebody's own, `net` is its module, or where that is as package.module:Class, which is
-        imported then; `exported.read_program` needs neither. `encoder` is the file or folder of an encoder
-        that no package holds; another one is refused.
+        That of somebody's own net is served by its program, so no code of that net is needed, and none is
+        run; where `net` is its module, or where that is as package.module:Class, that is imported and serves.
+        `encoder` is the file or folder of an encoder that no package holds; another one is refused.
         """
         folder = find(path)
         body = storage.read_json(folder / "student.json", "student")
         try:
             if exported.is_own(body["net"]):
                 found = _own(folder, body, net)
+            elif net is not None:
+                raise PateError(f"{folder} holds a net of this library, {body['net']['name']}: leave out net")
             else:
                 arrays = storage.read_arrays(folder / "parameters.npz", "student-parameters")
                 found = _from_body(body, trees.nested(arrays))
@@ -225,19 +227,11 @@ def read_inputs(
     arrays = storage.read_foreign_arrays(path)
     if "inputs" not in arrays:
         raise PateError(f"{path} has no array 'inputs'; it holds {', '.join(sorted(arrays)) or 'nothing'}")
-    seen = _seen(student, arrays["inputs"], f"{path}: inputs")
+    seen = folders.as_seen(arrays["inputs"], texts.seen(student.columns), f"{path}: inputs")
     inputs, ids = check_inputs(student, seen, f"{path}: inputs"), arrays.get("ids")
     if ids is not None and ids.shape != inputs.shape[:1]:
         raise PateError(f"{path} has ids of shape {ids.shape} for {len(inputs)} inputs; give one for each")
     return inputs, ids
-
-
-def _seen(student: Student, inputs: np.ndarray, place: str) -> np.ndarray:
-    """Pixels as the student's encoder of photos sees them; other inputs as they are."""
-    known = next(texts.seen(student.columns), None)
-    if known is None or not encoders.of_photos(known.name) or inputs.ndim not in (3, 4):
-        return inputs
-    return folders.vectors(inputs, cast(encoders.OfPhotos, encoders.same(known)), place)
 
 
 def _ids(student: Student, table: tables.Table, name: str | None, place: str) -> np.ndarray | None:
@@ -311,31 +305,44 @@ def _from_body(body: dict[str, Any], parameters: Any) -> Student:
 
 
 def _own(folder: Path, body: dict[str, Any], net: Any) -> Student:
-    """The student of a net of somebody's own, once that is named by whoever loads it."""
+    """The student of a net of somebody's own: by its program, or by the module that its user names."""
+    arrays, program = exported.read_tensors(folder / exported.TENSORS), exported.read_program(folder)
     told = body["net"]
     if net is None:
-        raise PateError(
-            f"the net of {folder} is {told['name']}, code that is not in it: pass net= (the module, or its "
-            "name as package.module:Class), or call student.exported.read_program(folder), which runs none"
-        )
+        return _from_body(body, trees.nested(arrays))._replace(program=program)
     shape, classes = tuple(told["input_shape"]), len(body["class_names"])
     if isinstance(net, str):
         net = identity.net_named(net, told["arguments"], shape, classes)
     model = models.model_of(net, shape)
     if model.description.get("source", "")[:_DIGITS] != told["source"]:
         warnings.warn(
-            f"the source of {told['name']} is not that of the training: compare probabilities with those of "
-            "student.exported.read_program",
+            f"the source of {told['name']} is not that of the training: compare its probabilities with those "
+            "of the program, which Student.load(folder) serves",
             PateWarning,
             stacklevel=4,
         )
     like = jax.eval_shape(model.init, jax.random.key(0))
-    parameters = trees.filled(like, exported.read_tensors(folder / exported.TENSORS))
-    return _from_body(body, parameters)._replace(net=net)
+    return _from_body(body, trees.filled(like, arrays))._replace(net=net, program=program)
 
 
-def _call(apply: Any, factor: Any, parameters: Any, inputs: Any) -> Any:
-    return apply(parameters, inputs, factor)
+def _call(student: Student) -> Any:
+    """Inputs that were checked -> probabilities."""
+    program = student.program
+    if program is None or student.net is not None:
+        apply, factor = _probabilities(_model(student).apply, student.preprocessing), _factor(student)
+        return lambda inputs: apply(student.parameters, inputs, factor)
+    arrays = trees.flat(student.parameters)
+    return lambda inputs: program.call(arrays, np.asarray(inputs, np.float32))
+
+
+def function(student: Student) -> Any:
+    """(parameters, inputs) -> probabilities, of a net whose module is known."""
+    apply, factor = _probabilities(_model(student).apply, student.preprocessing), _factor(student)
+    return lambda parameters, inputs: apply(parameters, inputs, factor)
+
+
+def _factor(student: Student) -> np.float32:
+    return np.float32(1 / student.temperature)
 
 
 def _model(student: Student) -> models.Model:
@@ -363,6 +370,12 @@ def _net(description: str) -> models.Model:
         raise PateError(f"student.json describes no net ({error!r}); restore the student's files") from error
 
 
+def shapes_wanted(student: Student) -> Mapping[str, tuple[int, ...]]:
+    """The shape of every parameter that the student's net has, by path."""
+    program = student.program
+    return program.shapes if program is not None else _wanted_shapes(_model(student).init)
+
+
 @lru_cache(maxsize=8)
 def _wanted_shapes(init: Any) -> dict[str, tuple[int, ...]]:
     wanted = trees.flat(jax.eval_shape(init, jax.random.key(0)))
@@ -370,7 +383,7 @@ def _wanted_shapes(init: Any) -> dict[str, tuple[int, ...]]:
 
 
 def _check_parameters(student: Student) -> None:
-    wanted, found = _wanted_shapes(_model(student).init), student.shapes()
+    wanted, found = shapes_wanted(student), student.shapes()
     for name in sorted({*wanted, *found}):
         if wanted.get(name) != found.get(name):
             raise PateError(

@@ -12,11 +12,11 @@ from typing import Any, ClassVar, Literal, get_args
 
 from pate_jax.errors import PateError, above, at_least, one_of, within
 
-Net = Literal["mlp", "table", "cnn", "pate2017", "tutorial", "resnet"]
+NETS = ("mlp", "table", "cnn", "pate2017", "tutorial", "resnet")
 _OF_PUBLIC_IMAGES = {"patches": "ridge", "tandem": "tandem"}  # nets that are a method's own
 
 
-def _check(given: Mapping[str, Any]) -> None:
+def _check(given: Mapping[str, Any], own: bool) -> None:
     """Refuse values that make no sense."""
     for name in ("steps", "batch_size", "learning_rate", "unlabelled", "radius", "latent", "devices"):
         above(0, **{f"student {name}": given.get(name)})
@@ -29,17 +29,20 @@ def _check(given: Mapping[str, Any]) -> None:
         at_least(0, **{f"student {name}": given.get(name)})
     if given.get("patience") and not given.get("hold_out"):
         raise PateError(f"student patience={given['patience']} needs answers to judge by: set hold_out=0.1")
-    _check_net(given.get("net"))
+    _check_net(given.get("net"), own)
 
 
-def _check_net(net: Any) -> None:
+def _check_net(net: Any, own: bool) -> None:
     if net in _OF_PUBLIC_IMAGES:
         raise PateError(
             f"student net={net!r} is made of public images, not trained step by step: choose "
             f"method={_OF_PUBLIC_IMAGES[net]!r}, or leave the net out"
         )
-    if net is not None:
-        one_of(get_args(Net), **{"student net": net})
+    if net is not None and not (":" in net if own else net in NETS):
+        raise PateError(
+            f"student net={net!r} must be one of {', '.join(NETS)}, or with method='own' your own as "
+            "package.module:Class"
+        )
 
 
 Recipe = Mapping[str, Any]
@@ -57,7 +60,7 @@ class Settings:
     tables: ClassVar[Recipe | None] = None  # None: a method for images only
 
     def __post_init__(self) -> None:
-        _check({name: getattr(self, name) for name in names(type(self))})
+        _check({name: getattr(self, name) for name in names(type(self))}, self.method == Own.method)
 
     def resolved(self, *, image: bool, whole: bool = False) -> Settings:
         """The same with every unset value of the recipe filled in.
@@ -77,6 +80,7 @@ class Settings:
 
 
 _ANY: Recipe = {"label_smoothing": 0.1, "shift": 3, "batch_size": 64}
+_CNN: Recipe = {**_ANY, "net": "cnn"}
 
 
 @dataclass(frozen=True)
@@ -112,8 +116,9 @@ class NetTraining(Settings):
 class AnyNet(NetTraining):
     """What a method takes that trains a net of the user's choice, and may hold answers out."""
 
-    net: Net | None = None
-    """Its net; unset: `cnn` for images, `table` for tables."""
+    net: str | None = None
+    """Its net: mlp, table, cnn, pate2017, tutorial or resnet, unset: `cnn` for images, `table` for tables;
+    of `own` your module of Flax as package.module:Class."""
     hold_out: float = 0.0
     """Share of the answers kept from training, to set the temperature and for early stopping."""
     patience: int = 0
@@ -160,7 +165,7 @@ class Supervised(AnyNet):
     """Cross-entropy on the answered queries only."""
 
     method: str = field(default="supervised", init=False)
-    images: ClassVar[Recipe] = {**_ANY, "net": "cnn", "steps": 1200, "learning_rate": 5e-3}
+    images: ClassVar[Recipe] = {**_CNN, "steps": 1200, "learning_rate": 5e-3}
     tables: ClassVar[Recipe | None] = {**images, "net": "table"}
 
 
@@ -173,14 +178,7 @@ class Vat(FromPool):
     entropy: float = 0.3
     """vat: weight of the entropy of the guesses on public inputs, beside the adversarial part."""
     method: str = field(default="vat", init=False)
-    images: ClassVar[Recipe] = {
-        **_ANY,
-        "net": "cnn",
-        "steps": 2000,
-        "learning_rate": 3e-3,
-        "unlabelled": 2,
-        "weight": 1.0,
-    }
+    images: ClassVar[Recipe] = {**_CNN, "steps": 2000, "learning_rate": 3e-3, "unlabelled": 2, "weight": 1.0}
     tables: ClassVar[Recipe | None] = {**images, "net": "table", "steps": 1500, "unlabelled": 4}
 
 
@@ -192,14 +190,7 @@ class Gan(FromPool):
     """gan: numbers that the generator starts from."""
     method: str = field(default="gan", init=False)
     first_moment: ClassVar[float] = 0.5  # generators overshoot with more memory
-    images: ClassVar[Recipe] = {
-        **_ANY,
-        "net": "cnn",
-        "steps": 2000,
-        "learning_rate": 1e-3,
-        "unlabelled": 1,
-        "weight": 1.0,
-    }
+    images: ClassVar[Recipe] = {**_CNN, "steps": 2000, "learning_rate": 1e-3, "unlabelled": 1, "weight": 1.0}
 
 
 @dataclass(frozen=True)
@@ -271,6 +262,39 @@ class Tandem(NetTraining, Aligned):
 
 
 @dataclass(frozen=True)
+class Own(Settings):
+    """A net of your own, by cross-entropy on the answered queries; it is released as StableHLO.
+
+    >>> Own(net="my_package.nets:Small", net_args="hidden=64").resolved(image=False).steps
+    2000
+    """
+
+    net: str | None = None
+    """Its net, as package.module:Class."""
+    net_args: str | None = None
+    """own: arguments of your net, as `--net-args` gives those of teachers' nets."""
+    steps: int | None = None
+    """Steps of AdamW."""
+    batch_size: int | None = None
+    """Answered queries a step."""
+    learning_rate: float | None = None
+    """Peak rate of AdamW."""
+    weight_decay: float = 1e-3
+    """Decoupled weight decay."""
+    hold_out: float = 0.0
+    """Share of the answers kept from training, to set the temperature."""
+    method: str = field(default="own", init=False)
+    images: ClassVar[Recipe] = {"steps": 2000, "batch_size": 64, "learning_rate": 1e-3}
+    tables: ClassVar[Recipe | None] = images
+
+    def resolved(self, *, image: bool, whole: bool = False) -> Settings:
+        """The same with every unset value filled in; refused where no net is named."""
+        if self.net is None:
+            raise PateError("student method='own' needs --student.net, your net as package.module:Class")
+        return super().resolved(image=image)
+
+
+@dataclass(frozen=True)
 class Auto(FixMatch, Vat, Gan):
     """Linear for sums, or for images what held-out voters prefer; else what agrees best with noisy answers.
 
@@ -295,30 +319,7 @@ class Auto(FixMatch, Vat, Gan):
         return with_method(self, "ridge" if whole else guessing).resolved(image=image)
 
 
-def check_shown(config: Settings, *, image: bool, shown: bool) -> None:
-    """Refuse a student that holds public images as they are, where these may not go out.
-
-    >>> check_shown(Ridge(), image=False, shown=False)  # which is linear in a table's columns then
-    """
-    if image and not shown and isinstance(config, Ridge | Tandem):
-        raise PateError(
-            f"student method={config.method!r} holds public images as they are, and yours may not go out: "
-            "pass --show-public if anyone may see them, or choose --student.method fixmatch"
-        )
-
-
-def covers(answers: int, pool: int, *, image: bool) -> bool:
-    """Whether so many soft answers leave little to guess: of images for half of the pool, of tables always.
-
-    On made-up tables students that guess were 12 points behind ridge where few rows had soft answers.
-
-    >>> covers(4, 9, image=True), covers(5, 9, image=True), covers(1, 9, image=False)
-    (False, True, True)
-    """
-    return not image or 2 * answers >= pool
-
-
-StudentConfig = Auto | Supervised | Vat | Gan | FixMatch | Ridge | Linear | Tandem
+StudentConfig = Auto | Supervised | Own | Vat | Gan | FixMatch | Ridge | Linear | Tandem
 KINDS: dict[str, type[StudentConfig]] = {kind.method: kind for kind in get_args(StudentConfig)}
 
 

@@ -56,7 +56,11 @@ def _named(kind: tuple[str, float, int], kinds: Sequence[tuple[str, float, int]]
     """What a line stands for, as far as lines differ."""
     (name, delta, teachers), names, deltas = kind, {one[0] for one in kinds}, {one[1] for one in kinds}
     return "".join(
-        [f"{name}, " * (len(names) > 1), f"{teachers:,} teachers", f", delta {delta:g}" * (len(deltas) > 1)]
+        [
+            f"{name}, " * (len(names) > 1 and teachers > 0),
+            f"{teachers:,} teachers" if teachers else name,
+            f", delta {delta:g}" * (len(deltas) > 1),
+        ]
     )
 
 

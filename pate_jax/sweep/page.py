@@ -104,6 +104,21 @@ def terminal(rows: Sequence[Row], best: Sequence[Row]) -> Table:
     return table
 
 
+def of_runs(rows: Sequence[Row]) -> Table:
+    """Whole runs for a terminal: means over seeds, by who votes and epsilon."""
+    metric = rows[0]["metric"] if rows else "accuracy"
+    table = Table(box=box.SIMPLE, padding=(0, 1))
+    for head in ("runs", "voters", "student", "epsilon", metric):
+        table.add_column(head, justify="left" if head in ("voters", "student") else "right")
+    for row in sorted(rows, key=lambda row: (row["name"], row["teachers"], row["epsilon"] or 0.0)):
+        right, cells = row[f"student_{metric}"], row.get("cells", [row["cell"]])
+        voters = row["name"] + (f", {row['teachers']:,} teachers" if row["teachers"] else "")
+        shown = "-" if right is None else f"{right:.2%}"
+        spent = "none" if row["data_independent"] is None else f"{row['data_independent']:.4f}"
+        table.add_row(f"{len(cells)}", voters, row["student"], spent, shown)
+    return table
+
+
 def page(rows: Sequence[Row], best: Sequence[Row], figures: Sequence[tuple[str, bytes | None]]) -> str:
     """The whole page."""
     verdict, alarming = judged(rows)

@@ -31,6 +31,9 @@ class SweepConfig:
     """The sweep's folder; unset: sweeps/ and the name of the first source. Repeat a command to go on."""
     grid: Path | None = None
     """JSON file with the grid, in place of the flags below."""
+    runs: Path | None = None
+    """TOML file with a grid of whole runs, in place of sources: flags of `pate run`, and in tables [[grid]]
+    lists of them, such as epsilon = [0.3, 1], that are crossed. Needs no other flags but --out."""
     values: Annotated[Grid, OmitArgPrefixes] = field(default_factory=Grid)
     teachers: tuple[int, ...] = (125,)
     """Numbers of teachers, for data sets; a votes file has its own."""
@@ -93,6 +96,8 @@ class SweepConfig:
             raise PateError(f"most_students={self.most_students} must be at least 1")
         if self.nets and self.teacher.net is not None:
             raise PateError(f"--net {self.teacher.net} and --nets were both given: name all nets with --nets")
+        if self.runs is not None and (self.sources or self.private is not None):
+            raise PateError(f"--runs {self.runs} names the data of its runs itself: leave other sources out")
         if self.grid is not None and self.values != Grid():
             raise PateError(f"--grid {self.grid} and flags for the grid were both given: use one of them")
         if any(number < 1 for number in self.teachers) or not self.teachers:
@@ -101,7 +106,7 @@ class SweepConfig:
     @property
     def folder(self) -> Path:
         """Where the sweep lies."""
-        first = self.sources[0] if self.sources else "own"
+        first = self.sources[0] if self.sources else str(self.runs or "own")
         return self.out or Path("sweeps") / (Path(first).stem or "own")
 
     @property

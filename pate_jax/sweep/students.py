@@ -15,7 +15,7 @@ from pate_jax.errors import PateError
 from pate_jax.models.names import Metric as Name
 from pate_jax.runs import measured
 from pate_jax.runs.students import public_inputs
-from pate_jax.student.settings import KINDS, Linear
+from pate_jax.student.settings import KINDS, Linear, Own
 
 
 class Lesson(NamedTuple):
@@ -31,7 +31,7 @@ def methods() -> tuple[str, ...]:
     >>> "supervised" in methods()
     True
     """
-    return tuple(name for name in KINDS if name != Linear.method)
+    return tuple(name for name in KINDS if name not in (Linear.method, Own.method))
 
 
 def check_methods(names: tuple[str, ...]) -> None:

@@ -20,7 +20,7 @@ from pate_jax.errors import PateError
 from pate_jax.models import identity
 from pate_jax.runs import queries, stages
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.inputs import Inputs, open_data
+from pate_jax.runs.inputs import Inputs, open_classes
 from pate_jax.runs.queries import rows_of
 from pate_jax.runs.record import refuse_crowd
 from pate_jax.runs.settings import DataChoice, PartitionChoice, to_settings
@@ -98,7 +98,7 @@ class Ensemble:
 @lru_cache(maxsize=1)
 def opened(choice: DataChoice) -> data.Dataset:
     """A data set, opened or drawn once for all ensembles."""
-    return open_data(choice)
+    return open_classes(choice, "pate sweep")
 
 
 @lru_cache(maxsize=1)
@@ -162,7 +162,7 @@ class FileVotes:
     def lesson(self, votes: Votes) -> students.Lesson:
         """What students of these votes learn from."""
         if self.choice is not None:
-            return _lesson_of(open_data(self.choice), votes)
+            return _lesson_of(open_classes(self.choice, "pate sweep"), votes)
         if self.public is None:
             raise PateError(
                 f"students of {self.path} need the inputs that were voted on: give --public and --test"

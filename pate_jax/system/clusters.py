@@ -8,12 +8,18 @@ certificate and key.
 
 from __future__ import annotations
 
+import asyncio
 import glob
+import json
 import logging
 import os
+import subprocess
+import sys
+import threading
+import time
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +29,15 @@ from pate_jax.system import devices, progress
 if TYPE_CHECKING:
     from distributed import Client
     from distributed.deploy import Cluster
+    from distributed.security import Security
 
 _ANSWER = 15  # seconds that a scheduler has for its first answer
 _START = 60  # seconds until the first worker of a running scheduler must be there
+_SUBMIT = 60  # seconds between two looks at the jobs of a batch system
+_LOOK = 0.5  # seconds between two looks at the workers of this machine
+_PATIENCE = 300  # seconds that items wait for a worker of this machine, when there is none
+_WORK = "from pate_jax.system import clusters; clusters.work()"
 _BLAS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what goes wrong is said in one sentence
 _USUAL: Mapping[str, Any] = {
     "distributed.worker.profile.enabled": False,
     "distributed.scheduler.allowed-failures": 20,  # a worker that is killed takes its item down with it
@@ -37,36 +47,134 @@ _USUAL: Mapping[str, Any] = {
 }
 
 
+def _be_silent() -> None:
+    """What goes wrong is said in one sentence, and not by Dask."""
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+
+
+_be_silent()
+
+
 @contextmanager
 def local(workers: int) -> Iterator[Client]:
-    """Workers of this machine, which end with this process."""
+    """Workers of this machine, which start anew when they are killed, and end with this process."""
     import dask.config
-    from distributed import Client, Nanny, Scheduler, SpecCluster
+    from distributed import Client, Scheduler, SpecCluster
     from distributed.security import Security
 
-    threads = max(1, devices.cores() // workers)
-    shared = {"distributed.nanny.pre-spawn-environ": dict.fromkeys(_BLAS, str(threads))}
     security = Security.temporary()
-    with dask.config.set({**_USUAL, **shared}):
-        usual = {"protocol": "tls", "host": "127.0.0.1", "security": security, "dashboard": False}
-        own = {"nthreads": 1, "memory_limit": None, "silence_logs": logging.CRITICAL}
-        spec = {
-            place: {"cls": Nanny, "options": {**usual, **own, "env": _environment(place, workers)}}
-            for place in range(workers)
-        }
-        scheduler = {"cls": Scheduler, "options": {**usual, "dashboard_address": "127.0.0.1:0"}}
-        with (
-            SpecCluster(spec, scheduler, security=security, silence_logs=logging.CRITICAL) as cluster,
-            Client(cluster, security=security, set_as_default=False) as client,
-        ):
-            yield client
+    patience = {"distributed.scheduler.no-workers-timeout": f"{_PATIENCE}s"}
+    usual = {"protocol": "tls", "host": "127.0.0.1", "security": security, "dashboard": False}
+    scheduler = {"cls": Scheduler, "options": {**usual, "dashboard_address": "127.0.0.1:0"}}
+    with (
+        dask.config.set({**_USUAL, **patience}),
+        SpecCluster({}, scheduler, security=security, silence_logs=logging.CRITICAL) as cluster,
+        Client(cluster, security=security, set_as_default=False) as client,
+        _Crew(cluster.scheduler_address, security, workers) as crew,
+    ):
+        crew.wait(client)
+        yield client
+
+
+class _Crew:
+    """Worker processes of this machine; where one ends, another takes its place.
+
+    Dask's own nannies do not: they give a worker up that is killed again and again while it starts.
+    """
+
+    def __init__(self, address: str, security: Security, workers: int) -> None:
+        names = ("tls_ca_file", "tls_worker_cert", "tls_worker_key", "require_encryption")
+        told = {"address": address, "security": {name: getattr(security, name) for name in names}}
+        self._told, self._deaths = json.dumps(told).encode() + b"\n", 0
+        self._ended = threading.Event()
+        self._processes = [self._started(place, workers) for place in range(workers)]
+        self._keeper = threading.Thread(target=self._keep, daemon=True)
+
+    def __enter__(self) -> _Crew:
+        self._keeper.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._keeper.join()
+        for process in self._processes:
+            process.kill()
+        for process in self._processes:
+            process.wait()
+            _close(process)
+
+    def wait(self, client: Client) -> None:
+        """Wait until all workers are there."""
+        number, until = len(self._processes), time.monotonic() + _PATIENCE
+        while True:
+            try:
+                client.wait_for_workers(number, timeout=2)
+                return
+            except TimeoutError as error:
+                if self._deaths > 3 * number or time.monotonic() > until:
+                    raise PateError(
+                        f"--workers {number}: the workers do not start ({self._deaths} ended before all were "
+                        "ready); use fewer, or leave --workers out to work in this process"
+                    ) from error
+
+    def _keep(self) -> None:
+        while not self._ended.wait(_LOOK):
+            for place, process in enumerate(self._processes):
+                if process.poll() is not None:
+                    self._deaths += 1
+                    _close(process)
+                    self._processes[place] = self._started(place, len(self._processes))
+
+    def _started(self, place: int, workers: int) -> subprocess.Popen[bytes]:
+        """A new process, which is told by its input whom to work for, and ends when that is closed."""
+        found = [*map(os.path.abspath, filter(None, sys.path))]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(found), **_environment(place, workers)}
+        process = subprocess.Popen([sys.executable, "-c", _WORK], stdin=subprocess.PIPE, env=environment)
+        if process.stdin is not None:
+            with suppress(BrokenPipeError):  # it was killed already, and is replaced at the next look
+                process.stdin.write(self._told)
+                process.stdin.flush()
+        return process
+
+
+def _close(process: subprocess.Popen[bytes]) -> None:
+    if process.stdin is not None:
+        with suppress(BrokenPipeError):
+            process.stdin.close()
+
+
+def work() -> None:
+    """Be a worker of whoever started this process, as long as that lives."""
+    told = json.loads(sys.stdin.readline())
+    threading.Thread(target=_end_with_input, daemon=True).start()
+    asyncio.run(_worked(told["address"], told["security"]))
+
+
+def _end_with_input() -> None:
+    sys.stdin.read()
+    os._exit(0)
+
+
+async def _worked(address: str, security: Mapping[str, Any]) -> None:
+    import dask.config
+    from distributed import Worker
+    from distributed.security import Security
+
+    _be_silent()  # anew, since Dask sets levels of its own when it is imported
+    usual: Mapping[str, Any] = {"host": "127.0.0.1", "dashboard": False, "memory_limit": 0}
+    with dask.config.set(_USUAL):
+        async with Worker(address, nthreads=1, security=Security(**security), **usual) as worker:
+            await worker.finished()
 
 
 def _environment(place: int, workers: int) -> dict[str, str]:
     """What a worker's JAX finds: its share of the cores, and one GPU where there are some."""
     share = max(1, devices.cores() // workers)
     flags = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if "host_platform_device" not in flag]
-    found = {"XLA_FLAGS": " ".join([*flags, devices.host_devices_flag(share)])}
+    found = {
+        **dict.fromkeys(_BLAS, str(share)),
+        "XLA_FLAGS": " ".join([*flags, devices.host_devices_flag(share)]),
+    }
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     gpus = visible.split(",") if visible else [str(one) for one in range(len(glob.glob("/dev/nvidia[0-9]*")))]
     if gpus:
@@ -154,12 +262,33 @@ def of_jobs(file: str, jobs: int | None) -> Iterator[Client]:
     except ImportError as error:
         raise PateError("--cluster FILE.yaml needs dask-jobqueue: pip install dask-jobqueue") from error
     own = {f"jobqueue.{kind}.{name}": value for name, value in options.items()}
-    with dask.config.set({**_USUAL, **own}), _jobs(kind, options) as cluster:
-        cluster.scale(jobs)
+    own["distributed.deploy.lost-worker-timeout"] = (
+        "120s"  # that a killed worker has to start anew in its job
+    )
+    with dask.config.set({**_USUAL, **own}), _jobs(kind, options) as cluster, _submitted(cluster, jobs):
         progress.say(f"waiting for the first of {jobs} workers, by jobs of {kind}")
         with Client(cluster, security=cluster.security, set_as_default=False) as client:
             client.wait_for_workers(1)
             yield client
+
+
+@contextmanager
+def _submitted(cluster: Cluster, jobs: int) -> Iterator[None]:
+    """So many jobs, and others in place of those that end, as by their walltime."""
+    ended = threading.Event()
+
+    def keep() -> None:
+        cluster.scale(jobs)
+        while not ended.wait(_SUBMIT):
+            cluster.scale(jobs)
+
+    keeper = threading.Thread(target=keep, daemon=True)
+    keeper.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        keeper.join()
 
 
 def _jobs(kind: str, options: Mapping[str, Any]) -> Cluster:

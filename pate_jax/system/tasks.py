@@ -13,6 +13,7 @@ import hashlib
 import os
 import platform
 import threading
+import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -106,10 +107,13 @@ class Workers:
 
     def each(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[tuple[int, Result]]:
         """Place and result of every item, as they end; an error ends the others."""
+        import dask.config
         from distributed import as_completed
 
         wanted = [Task(function, item, versions(), os.getcwd()) for item in items]
-        futures = self._client.map(_done, wanted, pure=False)
+        large = {"distributed.admin.large-graph-warning-threshold": "1TB"}  # items may hold public arrays
+        with dask.config.set(large):
+            futures = self._client.map(_done, wanted, pure=False)
         place_of = {future.key: place for place, future in enumerate(futures)}
         try:
             with _in_words(self._client):
@@ -118,6 +122,8 @@ class Workers:
                     future.release()
                     for said in done.said:
                         warnings.warn(said, PateWarning, stacklevel=2)
+                    if done.error is not None:
+                        raise done.error
                     yield place_of[future.key], done.result
         finally:
             self._cancel(futures)
@@ -142,6 +148,7 @@ class Done(NamedTuple):
 
     result: Any
     said: list[str]  # warnings
+    error: Exception | None = None  # raised where the item was asked for: Dask would write it into a log
 
 
 @cache
@@ -159,7 +166,15 @@ def versions() -> dict[str, str]:
 
 
 def _done(task: Task) -> Done:
-    """Do one item on a worker; what it has to say goes back with the result."""
+    """Do one item on a worker; what it has to say, or what went wrong, goes back in place of a log."""
+    try:
+        return _tried(task)
+    except Exception as error:  # it may show a private value, and a worker's log is nobody's private folder
+        error.add_note("".join(traceback.format_tb(error.__traceback__)))
+        return Done(None, [], error)
+
+
+def _tried(task: Task) -> Done:
     from pate_jax.system import programs
 
     own, asked = versions(), task.versions
@@ -203,6 +218,7 @@ def _in_words(client: Client) -> Iterator[None]:
     from distributed import KilledWorker
     from distributed.client import FutureCancelledError
     from distributed.comm import CommClosedError
+    from distributed.scheduler import NoWorkerError
 
     from pate_jax.system import clusters
 
@@ -212,6 +228,11 @@ def _in_words(client: Client) -> Iterator[None]:
         raise PateError(
             f"the same task ended {error.allowed_failures + 1} workers, the last one at "
             f"{error.last_worker.address}: give the workers more memory, or use fewer of them at a time"
+        ) from error
+    except NoWorkerError as error:
+        raise PateError(
+            f"there has been no worker for {error.timeout:g} seconds: what has ended is kept, so repeat the "
+            "same command to go on, with fewer workers if the memory was too small"
         ) from error
     except (CancelledError, FutureCancelled, FutureCancelledError, CommClosedError) as error:
         raise PateError(

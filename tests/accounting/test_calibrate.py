@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pate_jax import accounting
 from pate_jax.accounting.calibrate import enough_noise, least_noise, scaled
-from pate_jax.accounting.slack import sampler_slack
+from pate_jax.accounting.curves import sampler_slack
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import (
     ConfidentDiscreteGaussian,

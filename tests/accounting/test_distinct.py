@@ -8,8 +8,8 @@ import pytest
 
 from pate_jax import accounting
 from pate_jax.accounting import curves, exact, figures
+from pate_jax.accounting.curves import sampler_slack, with_slack
 from pate_jax.accounting.exact import groups, pld
-from pate_jax.accounting.slack import sampler_slack, with_slack
 from pate_jax.aggregate import interactive
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentGNMax, GNMax, GumbelMax, InteractiveGNMax

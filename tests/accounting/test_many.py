@@ -7,9 +7,8 @@ import pytest
 
 from pate_jax import accounting
 from pate_jax.accounting import papers
-from pate_jax.accounting.curves import least
+from pate_jax.accounting.curves import least, with_slack
 from pate_jax.accounting.many import exact_many, many
-from pate_jax.accounting.slack import with_slack
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import (
     ConfidentDiscreteGaussian,

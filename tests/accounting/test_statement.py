@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pate_jax import accounting
+from pate_jax.accounting import curves as slacks
 from pate_jax.accounting import figures, filter, smooth, stable_statement
-from pate_jax.accounting import slack as slacks
 from pate_jax.accounting.curves import Epsilon
 from pate_jax.accounting.party_statement import party_statement
 from pate_jax.aggregate import interactive

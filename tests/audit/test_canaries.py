@@ -162,7 +162,7 @@ def test_canaries_in_steps_find_each_broken_twin(twin, key, score):
 
 
 def test_a_run_in_steps_is_audited_by_canaries():
-    found = canaries.of_run(honest_runs.in_steps("user"), Flags(canaries=100))
+    found = canaries.ATTACK.attacked(honest_runs.in_steps("user"), Flags(canaries=100))
     assert found.holds and found.canaries >= 100
 
 
@@ -265,19 +265,19 @@ def test_bounds_come_near_an_epsilon_that_is_there_and_not_above():
 
 
 def test_runs_that_no_canary_suits_are_refused_with_a_remedy(monkeypatch):
-    assert "--only mechanism" in canaries.unfit(honest_runs.whole(7))
-    assert canaries.unfit(honest_runs.crowd("sums")) is None
+    assert "--only mechanism" in canaries.ATTACK.unfit(honest_runs.whole(7))
+    assert canaries.ATTACK.unfit(honest_runs.crowd("sums")) is None
     monkeypatch.setattr(canary_bounds.importlib.util, "find_spec", lambda name: None)
-    assert "pip install 'pate-jax[baselines]'" in canaries.unfit(honest_runs.crowd("sums"))
+    assert "pip install 'pate-jax[baselines]'" in canaries.ATTACK.unfit(honest_runs.crowd("sums"))
     with pytest.raises(PateError, match="baselines"):
         canary_bounds.auditing()
     with pytest.raises(PateError, match="canaries=99 must be at least 100"):
-        canaries.of_run(honest_runs.crowd("sums"), canaries.Flags(canaries=99))
+        canaries.ATTACK.attacked(honest_runs.crowd("sums"), canaries.Flags(canaries=99))
 
 
 @pytest.mark.long
 def test_the_audit_of_a_run_of_sums_holds():
-    found = canaries.of_run(honest_runs.crowd("sums"), canaries.Flags(canaries=2000))
+    found = canaries.ATTACK.attacked(honest_runs.crowd("sums"), canaries.Flags(canaries=2000))
     assert found.holds and found.canaries >= 2000 and len(found.bounds) == 9
 
 

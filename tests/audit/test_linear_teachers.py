@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from commands import call
 
-from pate_jax.audit.attacks import members, replicas
+from pate_jax.audit.attacks import membership, replicas
+from pate_jax.audit.attacks.attack import Flags
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.runs import answers, pipeline
 from pate_jax.runs.directory import RunDirectory
@@ -50,11 +51,11 @@ def test_a_run_with_linear_teachers_stands_every_check(tmp_path, capsys, feature
 
 def repeated_in_memory(run):
     """The pipeline in memory votes as the run did, and attacks on it find no mistake."""
-    made, promise = replicas.of_run(run)
+    made, promise = replicas.linear_teachers(run)
     labels, _ = made.labelled(np.ones(len(made.teacher_of), bool))
     stored = answers.load_asked(run)
     np.testing.assert_array_equal(labels, stored.teacher_labels)
     np.testing.assert_array_equal(made.votes(labels), stored.votes)
     published = storage.read_json(run.public_statement, "statement")["figures"]["data_independent"]
     assert promise.epsilon == published["epsilon"]
-    assert all(one.holds for one in members.attacked(run, 40))
+    assert all(one.holds for one in membership.ATTACK.attacked(run, Flags(shadows=40)).attacks)

@@ -15,7 +15,8 @@ from test_risk import contents
 from experiments import attacks, crowds
 from pate_jax import accounting
 from pate_jax.accounting.exact import counts, pair
-from pate_jax.audit.attacks import members, membership, replicas, roc, shadows, twins
+from pate_jax.audit.attacks import membership, replicas, roc, shadows, twins
+from pate_jax.audit.attacks.attack import Flags
 from pate_jax.audit.attacks.roc import Promise
 from pate_jax.audit.attacks.shadows import Seen, Shadows
 from pate_jax.audit.attacks.sums_pipeline import Sums
@@ -234,7 +235,7 @@ def test_too_few_shadows_are_refused():
 def test_a_runs_own_pipeline_counts_what_the_run_counted():
     opened = crowd_inputs.opened(honest_runs.crowd("sums"))
     made = replicas.of_crowd(opened)
-    assert members.unfit(opened.run) is None
+    assert membership.ATTACK.unfit(opened.run) is None
     rest = made.vectors[made.records :], made.labels[made.records :]
     missing = np.zeros((made.release.classes, made.release.directions), np.int64)
     np.add.at(missing, rest[1], rest[0])
@@ -252,7 +253,7 @@ def test_a_runs_own_pipeline_counts_what_the_run_counted():
 def test_attacks_on_a_run_leave_it_as_it_is():
     run = honest_runs.crowd("sums")
     before = contents(run.root)
-    found = members.attacked(run, 32)
+    found = membership.ATTACK.attacked(run, Flags(shadows=32)).attacks
     assert [one.attack for one in found] == EVERY and all(one.holds for one in found)
     assert before == contents(run.root)
 

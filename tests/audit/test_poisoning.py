@@ -11,8 +11,8 @@ import pytest
 
 from pate_jax import ensemble, voting
 from pate_jax.audit.attacks import poisoned, poisoned_crowds, poisoning
+from pate_jax.audit.attacks.poisoned import PoisonedSteps
 from pate_jax.audit.attacks.poisoned_crowds import PoisonedCrowd
-from pate_jax.audit.attacks.poisoned_steps import PoisonedSteps
 from pate_jax.audit.attacks.poisoned_teachers import PoisonedTeachers
 from pate_jax.audit.attacks.poisoning import Trigger
 from pate_jax.crowd import classifier, shares, tables

@@ -124,6 +124,6 @@ def test_other_runs_have_twins_of_public_inputs_too(tmp_path, monkeypatch, kind)
     real = inputs.open_data
     none = lambda choice, *_: replace(real(choice), private=real(choice).private.take([]))  # noqa: E731
     monkeypatch.setattr(inputs, "open_data", none)
-    found = public_twin.of_run(run, FLAGS)
+    found = public_twin.ATTACK.attacked(run, FLAGS)
     assert found.records == 27 and found.holds and len(found.guesses) == 6
     assert not list(attacks.beyond(found.text().removeprefix("public twin: ")))

@@ -22,7 +22,7 @@ ALLOWED = 2 * Promise(1.0, 1e-5).right() - 1
 
 @pytest.fixture(scope="module")
 def found():
-    return reconstruction.of_run(honest_runs.crowd("sums"), every.Flags())
+    return reconstruction.ATTACK.attacked(honest_runs.crowd("sums"), every.Flags())
 
 
 def test_the_student_of_a_crowd_is_made_again_from_what_it_released(found):
@@ -45,7 +45,7 @@ def test_a_student_that_knows_something_else_is_found(tmp_path):
     name = max(flat, key=lambda one: flat[one].size)
     changed = {**flat, name: np.asarray(flat[name]) + 0.01 * np.std(flat[name]) + 0.01}
     kept._replace(parameters=trees.nested(changed)).save(run.student)
-    found = reconstruction.of_run(run, every.Flags())
+    found = reconstruction.ATTACK.attacked(run, every.Flags())
     assert not found.holds and not found.same_bytes
     assert "does not follow" in found.text()
 
@@ -128,5 +128,5 @@ def test_inputs_that_a_student_holds_are_told_by_whose_they_are():
 
 @pytest.mark.long
 def test_the_student_of_teachers_is_made_again():
-    found = reconstruction.of_run(honest_runs.whole(), every.Flags())
+    found = reconstruction.ATTACK.attacked(honest_runs.whole(), every.Flags())
     assert found.student.outcome == "passed" and found.same_bytes and found.holds

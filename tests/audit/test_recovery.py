@@ -8,7 +8,7 @@ import pytest
 from test_attacks import seeded
 
 from pate_jax import accounting, voting
-from pate_jax.audit.attacks import every, mechanism, recovery, twins
+from pate_jax.audit.attacks import attack, every, mechanism, recovery, twins
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax
 from pate_jax.runs import ledger
 
@@ -75,9 +75,9 @@ def test_a_run_of_votes_is_attacked_and_nothing_is_asked_of_it(monkeypatch):
     assert "no draw is free" in found.text() and "SENSITIVE" in found.text()
     broken = found._replace(repeats=fine._replace(differing=3))
     assert "SOME DRAWS ARE FREE" in broken.text() and not broken.to_dict()["repeats"]["holds"]
-    assert recovery.unfit(run) is None
-    monkeypatch.setattr(recovery, "kind_of", lambda run: "crowd")
-    assert "releases each table once" in recovery.unfit(run)
+    assert recovery.ATTACK.unfit(run) is None
+    monkeypatch.setattr(attack, "kind_of", lambda run: "crowd")
+    assert "the run of a crowd, for which there is no attack recovery" in recovery.ATTACK.unfit(run)
 
 
 @pytest.mark.long

@@ -1,5 +1,6 @@
 """Pipelines of linear teachers and of all crowds, in memory: beside brute force, and beside the runs."""
 
+import re
 from functools import cache
 
 import honest_runs
@@ -10,10 +11,10 @@ from test_risk import contents
 from pate_jax import accounting
 from pate_jax.accounting import composition, exact
 from pate_jax.accounting.exact import pair
-from pate_jax.audit.attacks import members, membership, replicas, shadows
+from pate_jax.audit.attacks import membership, replicas, shadows
+from pate_jax.audit.attacks.attack import Flags
 from pate_jax.audit.attacks.roc import Promise
 from pate_jax.audit.attacks.teachers_pipeline import LinearTeachers
-from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentGNMax, GNMax
 from pate_jax.runs import ledger
 from pate_jax.runs.crowds import inputs as crowd_inputs
@@ -143,13 +144,13 @@ def test_voters_who_are_held_out_are_in_no_game():
 def test_attacks_on_a_crowd_leave_its_run_as_it_is(name):
     run = RUNS[name]()
     before = contents(run.root)
-    found = members.attacked(run, 40)
+    found = membership.ATTACK.attacked(run, Flags(shadows=40)).attacks
     assert [one.attack for one in found][-2:] == ["table", "table, others known"]
     assert all(one.holds for one in found) and before == contents(run.root)
 
 
 def test_runs_that_cannot_be_repeated_name_what_else_there_is():
-    with pytest.raises(PateError, match=r"learn step by step.*pate risk"):
-        members.attacked(honest_runs.whole(7))
-    with pytest.raises(PateError, match="votes alone"):
-        members.attacked(honest_runs.elsewhere())
+    assert re.search(
+        r"learn step by step.*pate risk", membership.ATTACK.unfit(honest_runs.whole(7)), re.DOTALL
+    )
+    assert "votes alone" in membership.ATTACK.unfit(honest_runs.elsewhere())

@@ -197,9 +197,9 @@ def test_a_stopped_command_goes_on_where_it_was(teachers, monkeypatch):
     kept = contents(teachers.risk)
     assert len(kept) == 2
     trained = []
-    real = Removals._without
+    real = Removals.without
     monkeypatch.setattr(
-        Removals, "_without", lambda self, wave: trained.extend(wave.values()) or real(self, wave)
+        Removals, "without", lambda self, wave: trained.extend(wave.values()) or real(self, wave)
     )
     found = risk.assess(teachers, "9")
     assert len(trained) == 9 - 2 and len(found.names) == 9

@@ -5,7 +5,7 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
-from pate_jax.crowd import assignment, classifier
+from pate_jax.crowd import assignment, classifier, plan, rehearsal
 from pate_jax.crowd.assignment import Clusters
 from pate_jax.crowd.vectors import Scaling, vectors
 from pate_jax.data.dataset import AS_STORED
@@ -95,3 +95,16 @@ def test_the_student_says_what_the_head_does():
     model = classifier.Linear(np.zeros((4, 5)), 100, np.zeros((4, 3)), 1.0, head=head)
     student = sums.of_sums(PublicInputs(pool, AS_STORED, 5, tuple("abcde")), space, scaling, model)
     np.testing.assert_allclose(student(pool), model.probabilities(seen), atol=1e-5)
+
+
+def test_a_rehearsal_expects_what_clusters_bring(monkeypatch):
+    """Runs of many classes are planned by it; it had known nothing of them."""
+    random, classes = np.random.default_rng(5), 60
+    kinds = random.integers(0, classes, 3000)
+    pool = random.normal(size=(classes, 8))[kinds] * 4 + random.normal(size=(3000, 8))
+    space = spaces.learn("identity", pool.astype(np.float32))
+    places = space.coordinates(pool.astype(np.float32))
+    made = plan("sums", space, places, voters=VOTERS, classes=classes, mu=0.05)
+    now = rehearsal.rehearse(made, places, [kinds], VOTERS).accuracy
+    monkeypatch.setattr(assignment, "LEAST", classes + 1)
+    assert rehearsal.rehearse(made, places, [kinds], VOTERS).accuracy < now - 0.06

@@ -10,6 +10,7 @@ from pyarrow import parquet
 
 from pate_jax.data import from_files, overlap, relation, survey, table_files
 from pate_jax.errors import PateError, SharedInputs
+from pate_jax.runs import budget, queries
 
 COLUMNS = {"label_column": "sick", "id_column": "pid"}
 PRIVATE, PUBLIC = files.drawn(200, 1), files.drawn(60, 2, first=500)
@@ -79,6 +80,54 @@ def test_every_type_becomes_the_number_of_its_text(tmp_path, kind, values):
     assert found.tobytes() == one.private.inputs.tobytes()
 
 
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_users_are_read_as_in_one_file(tmp_path, public, suffix):
+    for name in ("U{}", None, "00{}"):
+        private = files.of_users(PRIVATE, 60, name)
+        one = read(files.write(tmp_path / f"one-{name}{suffix}", private), public, user_column="who")
+        many = read(files.cut(tmp_path / f"many-{name}", private, "abc", suffix), public, user_column="who")
+        scan = many.scan.scan
+        each = [batch.users.each for path in scan.files for batch in scan.batches(path)]
+        assert np.concatenate(each).tolist() == one.private.users.tolist()
+        assert many.scan.people.number == len(np.unique(one.private.users)) == budget.people(many, "user")
+        assert relation.of(many, "user") == relation.of(one, "user") == "user"
+
+
+@pytest.mark.parametrize(("first", "name"), [(0, "{}"), (1, "ward-{:04d}"), (1, "200{}"), (2, "{}")])
+def test_users_that_count_up_are_row_numbers_as_in_one_file(tmp_path, public, first, name):
+    private = {
+        **PRIVATE,
+        "who": [name.format(first + max(0, row // 2 - 5 * (row % 7 == 6))) for row in range(200)],
+    }
+    one = read(files.write(tmp_path / "one.parquet", private), public, user_column="who")
+    many = read(files.cut(tmp_path / "many", private, "abc"), public, user_column="who")
+    assert relation.renumbers(many, "user") == relation.renumbers(one, "user") == (first < 2)
+    if first < 2:
+        with pytest.raises(PateError, match="--by user needs users that belong"):
+            relation.of(many, "user")
+
+
+def test_users_of_both_parts_and_users_without_a_name_are_refused(tmp_path):
+    private, pool = files.of_users(PRIVATE, 60), files.of_users(files.drawn(60, 2, first=500), 9, "V{}")
+    pool["who"][7] = " u0044"
+    public = files.write(
+        tmp_path / "pool" / "p.parquet", {name: pool[name] for name in (*files.NAMES, "who")}
+    )
+    one, said = files.write(tmp_path / "one.parquet", private), []
+    for where in (one, files.cut(tmp_path / "many", private, "abc")):
+        with pytest.raises(SharedInputs, match="1 of 60 records have the users of private records") as found:
+            read(where, public, user_column="who")
+        said.append(str(found.value))
+    assert said[0] == said[1]
+    private["who"][150] = None
+    refused(
+        r"b\.parquet .* has no user in 1 records",
+        files.cut(tmp_path / "b", private, "abc"),
+        public,
+        user_column="who",
+    )
+
+
 def test_whole_numbers_are_ids_as_in_one_file(tmp_path, public):
     numbered = {**PRIVATE, "pid": list(range(200))}
     one = read(files.write(tmp_path / "one.parquet", numbered), public)
@@ -120,6 +169,28 @@ def test_public_rows_that_are_private_are_refused_with_the_same_words(tmp_path):
     ):
         with pytest.raises(SharedInputs, match=r"2 of 60 inputs are private ones too \(rows 3, 9") as found:
             read(private, public)
+        said.append(str(found.value))
+    assert said[0] == said[1]
+
+
+def test_further_public_inputs_are_compared_with_all_files(tmp_path, public):
+    said = []
+    for private in (
+        files.write(tmp_path / "one.parquet", PRIVATE),
+        files.cut(tmp_path / "many", PRIVATE, "abc"),
+    ):
+        dataset = read(private, public)
+        rows = dataset.public.inputs[:5].copy()
+        further = tmp_path / "further.npz"
+        np.savez(further, inputs=rows + 1)
+        assert len(queries.further(dataset, further).public.ids) == 5
+        rows[2] = read(tmp_path / "one.parquet", public).private.inputs[160]
+        np.savez(further, inputs=rows)
+        with pytest.raises(SharedInputs, match=r"1 of 5 inputs are private ones too \(rows 2") as found:
+            queries.further(dataset, further)
+        np.savez(further, inputs=rows + 1, ids=np.array(["a", "b", "c", "p1049", "d"]))
+        with pytest.raises(SharedInputs, match="1 of 5 records have the ids of private records"):
+            queries.further(dataset, further)
         said.append(str(found.value))
     assert said[0] == said[1]
 
@@ -167,7 +238,7 @@ def test_files_that_do_not_go_together_are_refused(tmp_path, public):
     refused("has no column 'pidd'; did you mean 'pid'", folder, public, id_column="pidd")
     refused("stands for several files of one table, which only the private part", folder, folder)
     refused("stands for several files of one table, which only the private part", folder, public, test=folder)
-    refused("--user-column who names users", folder, public, user_column="who")
+    refused("has no column 'who'", folder, public, user_column="who")
 
 
 def test_an_empty_file_is_refused(tmp_path, public):
@@ -251,7 +322,7 @@ def test_what_needs_all_records_is_refused_with_a_remedy(tmp_path, public):
         lambda column: column.tolist(),
         lambda column: column + 1,
     ):
-        with pytest.raises(PateError, match=r"many is read a batch at a time.*--voters sums"):
+        with pytest.raises(PateError, match=r"many is read a batch at a time.*give one file"):
             use(dataset.private.inputs)
     with pytest.raises(PateError, match="read a batch at a time"):
         dataset.private.take([0])

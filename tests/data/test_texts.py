@@ -21,7 +21,7 @@ from pate_jax.runs import own_data, pipeline
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.parties import cards, students
 from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
-from pate_jax.runs.tune import pipeline as tuning
+from pate_jax.runs.tune import candidates as tuning
 from pate_jax.runs.tune.settings import Setting, TuneConfig
 from pate_jax.student import Ridge
 

@@ -38,6 +38,7 @@ def counting_net(records):
     )
 
 
+@pytest.mark.filterwarnings("ignore:this net starts with the same numbers")
 def test_each_teacher_is_fed_each_of_its_own_records_once_an_epoch_and_no_other():
     """With a rate too small to matter, each showing of a record moves its row by the same small amount."""
     records, cut = 57, tiny.shards()

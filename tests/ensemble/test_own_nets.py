@@ -135,6 +135,28 @@ def test_a_chain_of_optax_sees_the_teachers_own_steps():
     assert np.array_equal(fit_table(tx=falling, epochs=6), fit_table(tx=optax.sgd(0.1), epochs=2))
 
 
+def stopping(inputs=None, stop_below=None, epochs=8, width=11):
+    """Teachers whose rate is the same at every step, so that how many there were is all that matters."""
+    settings = {"width": width, "devices": 1, "batch_size": 12, "min_steps": 1, "epochs": epochs}
+    own, more = {"tx": optax.sgd(1.0)}, {"learning_rate": None, "stop_below": stop_below}
+    data = tiny.table() if inputs is None else (inputs, tiny.table()[1])
+    return fit(tiny.table_net(), data=data, own=own, **settings, **more)
+
+
+def test_a_teacher_stops_by_its_own_records_and_no_other_notices():
+    at_once, one = stopping(stop_below=1e9), stopping(epochs=1)
+    assert np.array_equal(tiny.leaves(at_once.params), tiny.leaves(one.params))
+    long, early = (tiny.leaves(stopping(stop_below=loss).params) for loss in (None, 0.3))
+    same = (long == early).all(axis=1)
+    assert 2 < same.sum() < 10, "some go on to the end, among them the one without records"
+    cut, inputs = tiny.shards(), tiny.table()[0].copy()
+    inputs[cut.rows[5, : cut.counts[5]]] *= -3
+    for width in (1, 11):
+        before, after = (stopping(some, 0.3, width=width).params for some in (None, inputs))
+        assert np.array_equal(others(before, 5), others(after, 5))
+        assert not np.array_equal(tiny.leaves(before, 5), tiny.leaves(after, 5))
+
+
 def test_a_loss_and_an_augmentation_of_ones_own_are_used():
     def none(logits, labels):
         return 0.0 * logits[:, 0]
@@ -156,6 +178,9 @@ def test_only_the_head_of_a_frozen_net_is_learned_and_stored():
     assert {*teachers.params["params"]} == {"last/kernel", "last/bias"}
     asked = tiny.images(records=9, seed=5)[0]
     assert ensemble.predict(net, tiny.Same(), teachers, asked).shape == (11, 9)
+    several = models.model_of(frozen(), (8, 8, 1), trainable=("last", "first/bias"))
+    learned = jax.eval_shape(several.init, jax.random.key(0))["params"]
+    assert {*learned} == {"last/kernel", "last/bias", "first/bias"}
 
 
 class Masked(nnx.Module):
@@ -187,6 +212,51 @@ def noisy(logits, labels):
 
 
 SECRET = jnp.ones((64, 64))
+ROWS = [jnp.ones(64) * row for row in range(64)]
+
+
+@jax.custom_batching.custom_vmap
+def mean_of_all(gradient):
+    return gradient
+
+
+@mean_of_all.def_vmap
+def _(teachers, batched, gradient):
+    return jnp.broadcast_to(gradient.mean(0), gradient.shape), True
+
+
+MEETING = optax.chain(
+    optax.stateless(lambda updates, params: jax.tree.map(mean_of_all, updates)), optax.sgd(0.1)
+)
+
+
+@jax.custom_vjp
+def watched(logits):
+    return logits
+
+
+def seen_by_host(_, slope):
+    kind = jax.ShapeDtypeStruct(slope.shape, slope.dtype)
+    return (jax.pure_callback(np.asarray, kind, slope, vmap_method="sequential"),)
+
+
+watched.defvjp(lambda logits: (logits, None), seen_by_host)
+
+
+def plain_net(**changed):
+    """A net of a user's own without Flax."""
+    net = tiny.table_net()
+    return fit(net._replace(**changed), data=tiny.table(), devices=1)
+
+
+def with_sums(params, inputs):
+    return tiny.table_net().apply(params, inputs) + SECRET.sum()
+
+
+def fit_rule(tx):
+    return fit(tiny.table_net(), data=tiny.table(), own={"tx": tx}, devices=1, learning_rate=None)
+
+
 BAD = {
     "other arguments": (lambda: fit(Masked(rngs=nnx.Rngs(0))), "also takes 'mask'"),
     "no arguments": (lambda: fit(partial(own_nets.Dropped, 64)), "cannot be made .*'classes'"),
@@ -204,6 +274,24 @@ BAD = {
     "held": (
         lambda: fit(tiny.image_net(), own={"loss": lambda p, y: p[:, 0] * SECRET.sum()}),
         r"loss holds an array float32\[64, 64\]",
+    ),
+    "held in parts": (
+        lambda: fit(tiny.image_net(), own={"loss": lambda p, y: p[:, 0] * sum(row.sum() for row in ROWS)}),
+        r"loss holds an array float32\[64\] .*1,088 numbers in all",
+    ),
+    "held by a net without Flax": (lambda: plain_net(apply=with_sums), "the net holds an array"),
+    "held from the start by a rule": (
+        lambda: fit_rule(optax.GradientTransformation(lambda params: SECRET, optax.identity().update)),
+        "tx holds an array",
+    ),
+    "the host, in a gradient": (
+        lambda: fit(tiny.image_net(), own={"loss": lambda p, y: watched(p)[:, 0]}),
+        "loss calls the host",
+    ),
+    "all of a vmap": (lambda: fit_rule(MEETING), "tx says what becomes of it in a vmap"),
+    "a front of all records": (
+        lambda: plain_net(front=lambda inputs: inputs - inputs.mean(0)),
+        "other numbers beside other records",
     ),
     "another shape": (
         lambda: fit(tiny.image_net(), own={"augment": lambda k, x: x[1:]}, augment=None),

@@ -248,3 +248,16 @@ def test_images_get_the_same_labels_alone_and_together():
         teachers = fit(inputs, labels, cut, net=net, devices=devices, width=width, epochs=20, min_steps=200)
         found.append(ensemble.predict(net, tiny.Same(), teachers, asked))
     assert all((other != found[0]).mean() <= 1e-3 for other in found[1:])
+
+
+def test_records_of_a_file_are_put_behind_a_front_in_a_file_without_a_name(tmp_path, monkeypatch):
+    monkeypatch.setattr(cutting, "_AT_ONCE", 7)
+    numbers = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+    numbers.tofile(tmp_path / "records")
+    mapped = np.asarray(np.memmap(tmp_path / "records", np.float32, "r", shape=(40, 3)))
+    rows, folder = np.array([3, 1, *range(10, 39)]), tmp_path / "teachers"
+    found = cutting.behind(lambda inputs: 2 * inputs[:, :2], mapped, rows, folder)
+    assert isinstance(found, np.memmap) and np.array_equal(found, 2 * numbers[rows, :2])
+    assert [*folder.iterdir()] == []
+    there = cutting.behind(lambda inputs: 2 * inputs[:, :2], numbers, rows, folder)
+    assert not isinstance(there, np.memmap) and np.array_equal(there, found)

@@ -20,7 +20,7 @@ from pate_jax.mechanisms import GNMax
 from pate_jax.mechanisms.crowds import HeadCount
 from pate_jax.models import spaces
 from pate_jax.runs import chain, ledger, stages
-from pate_jax.runs.crowds import pipeline, public_side, release
+from pate_jax.runs.crowds import public_side, release
 from pate_jax.runs.crowds import stages as crowd_stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release import check
@@ -134,7 +134,7 @@ def test_a_run_that_is_repeated_after_any_loss_ends_with_the_same_release(tmp_pa
     for lost in losses:
         for path in lost:
             path.unlink()
-        pipeline.run(wanted)
+        crowd_stages.run(wanted)
         assert (run.ledger.read_bytes(), run.answers.read_bytes()) == (book, noisy)
         assert (run.student / "parameters.npz").read_bytes() == student
     assert (
@@ -220,7 +220,7 @@ def test_flags_of_the_other_kind_of_voters_are_refused(flags, sentence):
 @pytest.mark.parametrize("epsilon", [1e-7, 1e-4])
 def test_less_than_any_noise_can_keep_is_refused_before_anything_is_recorded(tmp_path, epsilon):
     with pytest.raises(PateError, match=rf"epsilon={epsilon:g} at delta=1e-05 needs more noise"):
-        pipeline.run(config("sums", "record", tmp_path / "run", epsilon=epsilon))
+        crowd_stages.run(config("sums", "record", tmp_path / "run", epsilon=epsilon))
     assert not (tmp_path / "run" / "private" / "settings.json").exists()
 
 
@@ -229,15 +229,15 @@ def test_a_directory_holds_one_kind_of_run(tmp_path):
     for honest in (honest_runs.whole(), honest_runs.elsewhere()):
         shutil.copytree(honest.root, tmp_path / honest.root.name)
         with pytest.raises(PateError, match="choose another --out"):
-            pipeline.run(config("sums", "record", tmp_path / honest.root.name))
+            crowd_stages.run(config("sums", "record", tmp_path / honest.root.name))
     shutil.copytree(honest_runs.crowd("sums").root, tmp_path / "crowd")
     run = RunDirectory(tmp_path / "crowd")
     with pytest.raises(PateError, match="choose another --out"):
         stages.begin(run, honest_runs.table(), PartitionChoice(teachers=6), TeacherConfig())
     with pytest.raises(PateError, match=r"epsilon=4\.0, not 2\.0"):
-        pipeline.run(config("sums", "record", run.root, epsilon=2.0))
+        crowd_stages.run(config("sums", "record", run.root, epsilon=2.0))
     with pytest.raises(PateError, match="seed=None, not 3"):
-        pipeline.run(replace(config("sums", "record", run.root), partition=PartitionChoice(seed=3)))
+        crowd_stages.run(replace(config("sums", "record", run.root), partition=PartitionChoice(seed=3)))
 
 
 def test_mistyped_data_leave_no_trace_so_that_the_command_can_be_given_again(tmp_path):
@@ -248,8 +248,8 @@ def test_mistyped_data_leave_no_trace_so_that_the_command_can_be_given_again(tmp
         )
     choice = replace(honest_runs.table(), private=wrong)
     with pytest.raises(PateError, match="label 5"):
-        pipeline.run(config("sums", "record", tmp_path / "run", data=choice))
-    pipeline.run(config("sums", "record", tmp_path / "run"))
+        crowd_stages.run(config("sums", "record", tmp_path / "run", data=choice))
+    crowd_stages.run(config("sums", "record", tmp_path / "run"))
 
 
 def test_a_seeded_run_promises_nothing():
@@ -310,7 +310,7 @@ def stands(run):
 
 @pytest.mark.long
 def test_features_beside_pictures_are_what_voters_are_compared_by(tmp_path):
-    pipeline.run(config("sums", "record", tmp_path / "run", data=pictures(tmp_path)))
+    crowd_stages.run(config("sums", "record", tmp_path / "run", data=pictures(tmp_path)))
     run = RunDirectory(tmp_path / "run")
     assert kept_space(run).description()[:2] == ("encoder", 4) and stands(run)
     told = storage.read_json(run.results, "results")["space"]
@@ -323,13 +323,13 @@ def test_features_beside_pictures_are_what_voters_are_compared_by(tmp_path):
 def test_a_crowd_votes_in_the_space_of_a_net_that_was_taught_by_contrast(tmp_path, monkeypatch):
     """The run keeps the net, and whoever checks it learns the same one from the public pictures."""
     monkeypatch.setattr(contrast, "_SETTINGS", replace(contrast._SETTINGS, steps=3))
-    pipeline.run(config("sums", "record", tmp_path / "run", data=pictures(tmp_path), space="contrast"))
+    crowd_stages.run(config("sums", "record", tmp_path / "run", data=pictures(tmp_path), space="contrast"))
     run = RunDirectory(tmp_path / "run")
     assert kept_space(run).description()[:2] == ("contrast", 64) and stands(run)
 
 
 def test_a_run_whose_table_shows_no_more_than_the_classes_says_so_everywhere(tmp_path, capsys):
-    results = pipeline.run(config("neighbours", "record", tmp_path / "run", epsilon=0.02))
+    results = crowd_stages.run(config("neighbours", "record", tmp_path / "run", epsilon=0.02))
     assert "no more than how frequent the classes are" in results["doubt"]
     assert results["doubt"] in capsys.readouterr().err
     run = RunDirectory(tmp_path / "run")

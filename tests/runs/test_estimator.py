@@ -27,7 +27,7 @@ from pate_jax.accounting.exact import counts
 from pate_jax.data import Part, Preprocessing
 from pate_jax.errors import SharedInputs
 from pate_jax.mechanisms.crowds import NeighbourCounts
-from pate_jax.runs import anchors, estimator, own_data, register, registration, samples, sklearn_base
+from pate_jax.runs import anchors, estimator, own_data, register, registration, samples
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.own_data import Result
 from pate_jax.runs.plans import Plan
@@ -169,7 +169,7 @@ def test_labels_of_any_kind_come_back_as_given(asked, kind):
 
 def test_what_the_run_is_asked(asked):
     y, settings = np.arange(30) % 2, {"epsilon": np.float64(0.5), "delta": 1e-6, "student": "ridge"}
-    with pytest.warns(sklearn_base.DataConversionWarning):
+    with pytest.warns(samples.DataConversionWarning):
         declared(**settings, voters="neighbours").fit(numbers(30, 1).tolist(), y[:, None].tolist())
     call = asked[0]
     assert (call["epsilon"], type(call["epsilon"]), call["delta"]) == (0.5, float, 1e-6)
@@ -434,7 +434,7 @@ def test_a_transformer_sees_public_inputs_alone_and_all_rows_pass_through_it(ask
 def test_without_scikit_learn_there_is_a_stand_in(monkeypatch, asked):
     """The same file, loaded where scikit-learn is not found, gives a base with the same parameters."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    spec = importlib.util.spec_from_file_location("alone", sklearn_base.__file__)
+    spec = importlib.util.spec_from_file_location("alone", samples.__file__)
     alone = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(alone)
     assert alone.Base.__mro__[1:] == (object,) and issubclass(alone.NotFitted, AttributeError)

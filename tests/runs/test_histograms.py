@@ -13,7 +13,7 @@ from pate_jax.accounting.exact import counts, pair
 from pate_jax.accounting.exact.pair import Moves
 from pate_jax.aggregate import noise
 from pate_jax.audit import verify
-from pate_jax.audit.attacks import canaries, mechanism, members, recovery
+from pate_jax.audit.attacks import canaries, mechanism, membership, recovery
 from pate_jax.audit.attacks.attack import Flags
 from pate_jax.mechanisms import DiscreteGaussianMax, GaussianHistogram
 from pate_jax.runs import batches, ledger, stages
@@ -156,8 +156,8 @@ def test_a_resumed_run_has_the_same_noise_and_never_another(tmp_path):
 
 def test_attacks_on_a_run_of_counts_audit_its_noise_and_refuse_what_weighs_labels(tmp_path):
     run = answered(tmp_path)
-    audited = mechanism.of_run(run, Flags(draws=100_000)).audits[0]
+    audited = mechanism.of_teachers(run, Flags(draws=100_000)).audits[0]
     assert audited.holds and audited.lower > 0.5 * audited.exact and "a row of counts" in audited.what
     for attack in (canaries, recovery):
-        assert "--only mechanism" in attack.unfit(run)
-    assert members.unfit(run) is not None
+        assert "--only mechanism" in attack.ATTACK.unfit(run)
+    assert membership.ATTACK.unfit(run) is not None

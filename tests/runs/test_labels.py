@@ -261,6 +261,20 @@ def test_what_is_for_one_label_only_is_refused(folder, tmp_path):
     assert not (tmp_path / "no" / "private" / "settings.json").exists()
 
 
+def test_commands_that_look_at_one_label_say_what_to_do(folder, tmp_path, capsys):
+    parts = [word for one in ("private", "public", "test") for word in (f"--{one}", folder / f"{one}.csv")]
+    wished = [*parts, "--label-column", "sick,died", "--out", tmp_path / "no"]
+    for command in (["compare"], ["baseline", "dpsgd"]):
+        assert commands.call(*command, *wished) == 2
+        assert "names 2 labels" in (said := capsys.readouterr().err) and "--leave-out" in said
+        assert commands.call(*command, *parts, "--target", "sick", "--out", tmp_path / "no") == 2
+        assert "is a number" in capsys.readouterr().err
+    pool = ("--public", folder / "public.csv", "--label-column", "sick,died")
+    assert commands.call("plan", *pool, "--records", 3000, "--epsilon", 1) == 2
+    assert f"of epsilon 1 each may cost {counts.share_of(1.0, 1e-5, 2):g}" in capsys.readouterr().err
+    assert not (tmp_path / "no" / "private" / "settings.json").exists()
+
+
 def test_python_takes_several_labels_of_a_frame(folder, tmp_path):
     columns = dict(
         zip(

@@ -16,7 +16,7 @@ from pate_jax.data.dataset import Dataset, Preprocessing
 from pate_jax.runs import measured
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.report import measures, measures_page
-from pate_jax.runs.report.seen import Seen
+from pate_jax.runs.report.sheet import Seen
 
 
 def drawn(rows, seed, *, factor=1.0, shift=0.0):

@@ -7,6 +7,8 @@ import math
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
+from fractions import Fraction
 
 import commands
 import numpy as np
@@ -15,22 +17,34 @@ import pytest
 from pate_jax.accounting import composition
 from pate_jax.accounting.exact import counts
 from pate_jax.audit import verify
+from pate_jax.crowd import numbers as of_numbers
 from pate_jax.crowd import scaling
-from pate_jax.crowd.numbers import FINE, HALF, Line, numbers, residuals, ridge, started, weighed
+from pate_jax.crowd.numbers import (
+    FINE,
+    HALF,
+    Line,
+    numbers,
+    residuals,
+    ridge,
+    started,
+    taught,
+)
 from pate_jax.crowd.sums import sums
 from pate_jax.crowd.voters import voters
-from pate_jax.data import Part, from_files
+from pate_jax.data import Dataset, Part, from_files, partition
+from pate_jax.data.dataset import AS_STORED
 from pate_jax.data.targets import GRID, Target
+from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
-from pate_jax.mechanisms.crowds import ClassSums
+from pate_jax.mechanisms.crowds import ClassSums, TeacherSums
 from pate_jax.models import spaces
-from pate_jax.runs import ledger, methods, pipeline
+from pate_jax.runs import ledger, methods, own_data, pipeline
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
-from pate_jax.runs.numbers import Numbers
+from pate_jax.runs.numbers import Numbers, Taught
 from pate_jax.runs.report import numbers as figures
 from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
-from pate_jax.student import Student
+from pate_jax.student import PublicInputs, Student
 
 NONE = "none"
 
@@ -89,7 +103,7 @@ def test_no_record_is_longer_than_its_vector_may_be():
         HALF,
         3 * HALF,
     ):
-        found = weighed(grid, np.full(len(grid), times))
+        found = of_numbers.weighed(grid, np.full(len(grid), times), np.arange(len(grid)), length)
         assert (np.abs(found - grid * np.clip(times, -HALF, HALF) / HALF) <= 0.5).all()
         cast.append(found)
     tables = np.unique(np.concatenate(cast), axis=0)
@@ -107,15 +121,193 @@ def test_numbers_at_the_ends_of_the_range_are_the_sums_of_two_classes():
     made = scaling(space, space.coordinates(inputs[:80]), length=100, power=0.5, constant=0.25)
     line = started(made, np.zeros((1, 5), int), None)
     of_two = sums(space, made, voters(part, 2), ClassSums(2, 5, 100, 10.0))
-    ends = part._replace(labels=labels * GRID)
+    ends = voters(part._replace(labels=labels * GRID), GRID + 1)
     assert numbers(space, made, line, ends).tolist() == of_two.tolist()
-    halves = [numbers(space, made, line, ends.take(slice(*some))) for some in ((0, 131), (131, 300))]
+    halves = [numbers(space, made, line, ends.take(np.arange(*some))) for some in ((0, 131), (131, 300))]
     assert sum(halves).tolist() == of_two.tolist()  # so no record's part depends on the others
 
 
-def test_what_is_left_of_a_number_is_that_of_exact_fractions():
-    from fractions import Fraction
+def test_no_user_is_longer_than_one_vector_and_adds_the_mean_of_its_records():
+    """Fractions: whatever records a user has, in any order among those of others."""
+    random, length = np.random.default_rng(6), 9
+    kinds, near = np.array([[1, 4, 8, 0], [9, 0, 0, 0], [2, 2, 3, 8], [3, -4, 1, 0]]), []
+    for _ in range(2000):
+        count = int(random.integers(1, 5))
+        seen = random.permuted(kinds[random.integers(0, 4, count)], axis=1)
+        times = random.choice([-2 * HALF, -77, HALF, HALF, HALF, 3 * HALF], count)
+        every, own = np.append(seen, [[1, 2, 3, 4]], 0), np.append([0] * count, 1)
+        found = of_numbers.weighed(every, np.append(times, 5), own, length)
+        cut = np.clip(times, -HALF, HALF).tolist()
+        sums = [sum(v * c for v, c in zip(column, cut, strict=True)) for column in seen.T.tolist()]
+        exact = [Fraction(one, HALF * count) for one in sums]
+        off = [abs(Fraction(int(one)) - mean) for one, mean in zip(found[0], exact, strict=True)]
+        near.append(max(off) <= Fraction(1, 2))
+        assert (found[0] ** 2).sum() <= length**2 and max(off) < 1 and found[1].tolist() == [0, 0, 0, 0]
+    assert 0.9 < np.mean(near) < 1  # the nearest, but where that would be longer
 
+
+def test_all_records_of_a_user_move_the_sums_by_what_is_charged_and_their_order_by_nothing():
+    random = np.random.default_rng(7)
+    inputs, users = random.normal(size=(9000, 3)).astype(np.float32), random.integers(0, 40, 9000)
+    labels, ids = random.integers(0, GRID + 1, 9000).astype(np.int32), np.arange(9000).astype(str)
+    part = Part(inputs, labels, ids, users)
+    space = spaces.learn("identity", inputs[:80])
+    made = scaling(space, space.coordinates(inputs[:80]), length=60, power=0.5, constant=0.25)
+    line, release = started(made, np.zeros((1, 4), int), None), ClassSums(2, 4, 60, 10.0)
+
+    def found(one):
+        return numbers(space, made, line, voters(one, GRID + 1, by="user"))
+
+    every = found(part)
+    assert found(part.take(random.permutation(9000))).tolist() == every.tolist()
+    each = [found(part.take(users == user)) for user in range(40)]
+    assert sum(each).tolist() == every.tolist()
+    other = part.take(users == 3)._replace(inputs=np.full((int((users == 3).sum()), 3), 90, np.float32))
+    moved = ((found(other) - each[3]) ** 2).sum()
+    assert 0 < moved <= release.squared_shift("changed")
+    assert max((one**2).sum() for one in each) <= release.squared_shift("joined")
+
+
+def test_a_run_by_user_counts_users_and_is_checked(folder, tmp_path):
+    """Fifteen hundred records of 500 users, whose rows are three times what one of them says."""
+    for name in ("private", "public", "test"):
+        head, *rows = (folder / f"{name}.csv").read_text().splitlines()
+        whose = [f"{row},{name[1]}{place // 3}" for place, row in enumerate(rows)]
+        (tmp_path / f"{name}.csv").write_text("\n".join([f"{head},who", *whose]))
+    made = config(tmp_path, tmp_path / "run", cut={"by": "user"})
+    made = replace(made, data=replace(made.data, user_column="who"))
+    run, found = RunDirectory(tmp_path / "run"), pipeline.run(made)
+    lines = list(ledger.releases(run.ledger))
+    assert abs(int(methods.values(lines[0])[0, 0]) - 500) < 6 * lines[0].event.sigma
+    assert found["statement"]["relation"] == "user" and found["numbers"]["figures"][0]["r2"][0] > 0.3
+    checked = verify.of_run(run, deep=True)
+    assert checked.of("failed") == []
+    assert any("20 voters, each changed" in one for one in checked.of("passed"))
+
+
+def asked_of(length=100, queries=40):
+    random = np.random.default_rng(8)
+    seen = random.normal(size=(queries, 4)) * [9, 4, 2, 1]
+    return np.column_stack([np.rint(seen * length / 40).astype(int), np.full(queries, 20)])
+
+
+def test_no_teacher_says_more_than_its_vector_may_hold_and_what_it_holds_is_its_prediction():
+    """Predictions of all kinds, the worst ones along the functions that the vector shows."""
+    asked, length, random = asked_of(), 100, np.random.default_rng(9)
+    root = np.linalg.cholesky(asked.T @ asked + np.eye(5)).T
+    worst = np.sign(asked @ random.normal(size=(5, 300))).T
+    along = np.linalg.qr(asked)[0] @ random.normal(size=(5, 300))
+    along = (along / np.linalg.norm(along, axis=0) * math.sqrt(40)).T  # beyond -1 to 1 here and there
+    longest = []
+    for said in [*worst, *along, np.ones(40), 3 * np.ones(40)]:
+        found = of_numbers.answer(said, asked, root, length)
+        longest.append(int((found**2).sum()))
+        assert longest[-1] <= length**2
+    assert max(longest) > 0.9 * length**2 and longest[-1] == 0
+    weights = np.array([20, -30, 10, 5, 40]) / 1e4
+    whole = of_numbers.answer(asked @ weights, asked, root, length)
+    again = np.linalg.solve(root, whole / (length - math.sqrt(5) / 2) * math.sqrt(40))
+    assert np.abs(asked @ (again - weights)).max() < 0.05
+
+
+def test_one_record_or_user_moves_the_sum_of_teachers_by_no_more_than_is_charged():
+    """Whoever comes, goes or changes: one teacher says something else, and the others the same bits."""
+    random, asked = np.random.default_rng(10), asked_of()
+    inputs, users = random.normal(size=(400, 4)).astype(np.float32), (np.arange(400) // 4).astype(str)
+    labels, ids = random.integers(0, GRID + 1, 400).astype(np.int32), np.arange(400).astype(str)
+    part = Part(inputs, labels, ids, users)
+    space = spaces.learn("identity", inputs[:80])
+    made = scaling(space, space.coordinates(inputs[:80]), length=100, power=0.5, constant=0.2)
+    line = started(made, asked, None)
+
+    def table(part, by):
+        shards = partition.divide(part, 20, key=partition.seeded_key(1), by=by)
+        people = voters(part, GRID + 1, by=by)
+        each = [taught(space, made, line, people, [shards.of(one)], asked) for one in range(20)]
+        turned = (random.permutation(shards.of(one)) for one in range(20))  # whatever records are called
+        whole = taught(space, made, line, people, turned, asked)
+        assert sum(each).tolist() == whole.tolist()
+        return np.concatenate(each), whole
+
+    for by, gone in (("record", ids == "7"), ("user", users == "7")):
+        each, whole = table(part, by)
+        far = np.where(gone, 0, labels).astype(np.int32)
+        others = [part.take(~gone), part._replace(labels=far, inputs=np.where(gone[:, None], 50, inputs))]
+        for other in others:
+            now, after = table(other, by)
+            assert (now != each).any(1).sum() == 1
+            release = TeacherSums(20, 5, 100, 10.0)
+            for change in ("changed", "joined"):
+                assert 0 < ((after - whole) ** 2).sum() <= release.squared_shift(change)
+    people = voters(part, GRID + 1)
+    nobody = taught(space, made, line, people, [np.arange(0), np.array([3])], asked)
+    assert nobody.tolist() == taught(space, made, line, people, [np.array([3])], asked).tolist()
+
+
+def test_one_teacher_has_all_records_of_a_user(tmp_path):
+    """A user with half of all records changes them all: every other teacher says what it did."""
+    random, run = np.random.default_rng(12), RunDirectory(tmp_path / "run")
+    inputs = random.normal(size=(400, 3)).astype(np.float32)
+    users = np.where(np.arange(400) < 200, "one", np.arange(400).astype(str))
+    labels = np.where(np.arange(400) < 200, GRID, GRID // 2).astype(np.int32)
+    private = Part(inputs, labels, np.arange(400).astype(str), users)
+    public = Part(random.normal(size=(60, 3)).astype(np.float32), None, np.arange(60).astype(str))
+    ends = (2, ("0", "1"), AS_STORED, False, "drawn numbers")
+    dataset = Dataset("days", "table", private, public, None, *ends)
+    run.secret.draw(1)
+    inputs_of = Inputs(run, DataChoice(), PartitionChoice(20, "user"), TeacherConfig(), opened=dataset)
+    method = Taught(inputs_of, methods.Promise(5.0, 1e-5, "user"))
+    event = method.question(PublicInputs.of(dataset), [])
+    other = private._replace(labels=np.where(users == "one", 0, labels).astype(np.int32))
+    moved = ((method.count(other, event, []) - method.count(private, event, [])) ** 2).sum()
+    assert event.length**2 < moved <= event.squared_shift("changed") == event.squared_shift("joined")
+
+
+def test_what_teachers_cost_is_that_of_the_two_farthest_tables_they_can_say():
+    """mpmath: the profile of a Gaussian between v and -v, for a record that is changed, added or removed."""
+    import mpmath
+
+    release = counts.teacher_sums_for(counts.mu_for(0.7, 1e-5), 60, 5, 100)
+    stated = counts.worst([release], 1e-5)
+    mu = mpmath.mpf(2 * release.length) / mpmath.mpf(release.sigma)
+    with mpmath.workdps(50):
+        tails = (mpmath.ncdf(mu / 2 - stated / mu), mpmath.exp(stated) * mpmath.ncdf(-mu / 2 - stated / mu))
+        assert tails[0] - tails[1] == pytest.approx(1e-5, rel=1e-4)
+    assert counts.epsilon([release], 1e-5, change="joined") == counts.epsilon([release], 1e-5)
+    assert stated <= 0.7
+    random, count = np.random.default_rng(11), 400_000
+    vector = np.array([60, 0, 80, 0, 0])
+    plus, minus = (
+        np.rint(random.normal(size=(count, 5)) * release.sigma + sign * vector) @ vector for sign in (1, -1)
+    )
+    cut = 2.0 * release.sigma * 100
+    ratio = math.log((plus > cut).sum() / (minus > cut).sum())
+    theory = [float(mpmath.ncdf((sign * 1e4 - cut) / (release.sigma * 100))) for sign in (1, -1)]
+    assert ratio == pytest.approx(math.log(theory[0] / theory[1]), abs=0.05) and 0.2 < ratio < 0.7
+
+
+def test_teachers_predict_a_number_and_all_of_it_is_checked(folder, tmp_path):
+    run = RunDirectory(tmp_path / "run")
+    found = pipeline.run(config(folder, run.root, cut={"teachers": 100}))
+    (line,) = ledger.releases(run.ledger)
+    assert line.event.name == "teacher-sums" and line.event.teachers == 100
+    stated = found["statement"]["figures"]["data_independent"]["epsilon"]
+    assert 1.999 < stated <= 2.0
+    mine, constant, _ = found["numbers"]["figures"]
+    assert mine["r2"][0] > constant["r2"][0] + 0.3
+    page = run.public_report.read_text()
+    assert "each of 100 teachers adds a vector" in page and "R2" in page and "95% interval" in page
+    checked = verify.of_run(run, deep=True)
+    assert checked.of("failed") == [] and any("each changed" in one for one in checked.of("passed"))
+    again = pipeline.run(config(folder, run.root, cut={"teachers": 100}))
+    assert again["numbers"] == found["numbers"]
+    with pytest.raises(PateError, match="teachers"):
+        pipeline.run(config(folder, run.root, cut={"teachers": 90}))
+    edit(run.settings, lambda body: body["method"].update(teachers=90))
+    assert "90" in " | ".join(verify.of_run(run, deep=True).of("failed"))
+
+
+def test_what_is_left_of_a_number_is_that_of_exact_fractions():
     random = np.random.default_rng(1)
     seen, steps = random.integers(-90, 90, (200, 3)), random.integers(-5000, 20000, 200)
     line = Line(random.integers(-40 * FINE, 40 * FINE, 3), 777)
@@ -208,15 +400,17 @@ def test_questions_read_no_private_number(made, folder, tmp_path):
             run,
             data,
             PartitionChoice(),
-            methods.TeacherConfig(),
-            opened=methods.Inputs(
-                RunDirectory(tmp_path), data, PartitionChoice(), methods.TeacherConfig()
-            ).dataset,
+            TeacherConfig(),
+            opened=methods.Inputs(RunDirectory(tmp_path), data, PartitionChoice(), TeacherConfig()).dataset,
         )
         method = Numbers(inputs, methods.Promise(2.0))
         line = method._line(method._plan(lines), lines)
         asked.append([method.ask(lines[:place]) for place in range(4)] + [line.weights.tolist(), line.width])
     assert asked[0] == asked[1] and asked[0][3] is None
+
+
+def test_nothing_fails_in_a_run_as_it_was_made(made):
+    assert verify.of_run(made[0], deep=True).of("failed") == []
 
 
 @pytest.fixture
@@ -252,7 +446,6 @@ def edit(path, change):
     ],
 )
 def test_what_does_not_fit_is_found(copy, what, told):
-    assert verify.of_run(copy, deep=True).of("failed") == []
     what(copy)
     assert told in " | ".join(verify.of_run(copy, deep=True).of("failed"))
 
@@ -276,14 +469,33 @@ def test_bad_numbers_and_settings_are_refused(folder, tmp_path):
     with pytest.raises(PateError, match="1 private records have no 'days', and none has an id"):
         from_files(tmp_path / "a.csv", folder / "public.csv", target="days", leave_out="id")
     for changes, told in (
-        ({"voters": "neighbours"}, "learned by sums"),
-        ({"cut": {"teachers": 5}}, "leave out --teachers"),
-        ({"cut": {"by": "user"}}, "covers one record"),
+        ({"voters": "neighbours"}, "learned by sums, or by --teachers"),
+        ({"cut": {"teachers": 5}, "selection": "first"}, "leave out --selection"),
+        ({"cut": {"teachers": 1600}}, "ask for at most 1500 teachers"),
+        ({"queries": 50}, "leave out --steps, --queries"),
+        ({"cut": {"by": "user"}}, "needs the user"),
     ):
         with pytest.raises(PateError, match=told):
             pipeline.run(config(folder, tmp_path / "no", **changes))
     data = config(folder, tmp_path / "no").data
+    rows = replace(data, id_column=None, leave_out="id")
+    with pytest.raises(PateError, match="by row numbers, so that removing one"):
+        pipeline.run(replace(config(folder, tmp_path / "no", cut={"teachers": 5}), data=rows))
     with pytest.raises(PateError, match="which `pate run --voters sums` learns"):
         pipeline.of_one_label(RunConfig(data, out=tmp_path / "no", voters="sums", register=NONE))
     assert not (tmp_path / "no" / "private" / "settings.json").exists()
     assert Target("days", 0, 15).values(np.array([0.5])).tolist() == [7.5]
+
+
+def test_python_takes_a_number_of_a_frame(tmp_path):
+    random = np.random.default_rng(13)
+
+    def frame(count, start):
+        inputs = random.normal(size=(count, 2))
+        names = [f"{start}{one:05x}" for one in random.permutation(1 << 18)[:count]]
+        return {"id": names, "a": inputs[:, 0], "b": inputs[:, 1], "days": np.exp(inputs[:, 0])}
+
+    asked = {"target": "days", "target_range": "0,9", "teachers": 30, "seed": 1, "register": NONE}
+    made = own_data.run(frame(600, "p"), frame(80, "u"), id="id", epsilon=4.0, out=tmp_path / "run", **asked)
+    low, high = made.predict({"a": [-1.0, 1.5], "b": [0.0, 0.0]})
+    assert 0 <= low < high <= 9

@@ -1,6 +1,7 @@
 """A method in one file gets everything that a run has: this is what shows it."""
 
 import importlib.metadata
+import itertools
 import json
 import os
 import re
@@ -15,7 +16,10 @@ import numpy as np
 import pytest
 
 from pate_jax.accounting.exact import counts
+from pate_jax.aggregate import noise
 from pate_jax.audit import verify
+from pate_jax.audit.attacks import every, mechanism, risk
+from pate_jax.audit.attacks.attack import Flags
 from pate_jax.data import Part
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import NeighbourCounts, Score
@@ -71,6 +75,17 @@ def test_it_is_stated_verified_registered_reported_and_served(made, capsys):
     assert f"epsilon {stated:.4f}" in capsys.readouterr().out
     again = methods.run("majority", data(), PROMISE, run.root, register=registration._recorded(run))
     assert again["statement"] == found["statement"] and list(ledger.releases(run.ledger)) == lines
+
+
+def test_its_noise_is_attacked_and_other_attacks_say_what_it_is(made):
+    run, seeds = made[0], itertools.count()
+    found = mechanism.of_tables(run, Flags(draws=20_000), key=lambda: noise.seeded_key(next(seeds)))
+    assert len(found.audits) == 2 and found.holds and every.ATTACKS["mechanism"].unfit(run) is None
+    for name in ("canaries", "membership", "twin"):
+        said = f"the run of a method in one file, for which there is no attack {name}"
+        assert said in every.ATTACKS[name].unfit(run)
+    with pytest.raises(PateError, match="no risk of single persons"):
+        risk.assess(run)
 
 
 def test_stopped_at_any_write_it_ends_as_if_nothing_had_been(tmp_path, monkeypatch):

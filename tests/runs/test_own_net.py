@@ -1,9 +1,13 @@
 """A net of a user's own, named as package.module:Class: a whole run of it, and its source checked later."""
 
+import shutil
 import sys
 from pathlib import Path
 
 import honest_runs
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 from commands import call
 
@@ -17,11 +21,16 @@ from pate_jax.runs import pipeline, stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import open_data, teachers_net
 from pate_jax.runs.parties.write import Asked
+from pate_jax.runs.release import check
+from pate_jax.runs.settings import RunConfig
+from pate_jax.student import Own, Student, Supervised, exported
 from pate_jax.sweep.runner import _teachers
 from pate_jax.sweep.settings import SweepConfig
+from pate_jax.system import storage
 
 NETS = """
 import dataclasses
+import jax
 from flax import linen, nnx
 
 class Small(linen.Module):
@@ -37,6 +46,19 @@ class Dropped(nnx.Module):
         self.dropout = nnx.Dropout(rate, rngs=rngs)
     def __call__(self, inputs):
         return self.last(self.dropout(inputs))
+
+class Asking(linen.Module):
+    classes: int
+    @linen.compact
+    def __call__(self, inputs, mask):
+        return linen.Dense(self.classes)(inputs * mask)
+
+class Calling(linen.Module):
+    classes: int
+    @linen.compact
+    def __call__(self, inputs):
+        jax.debug.callback(print, inputs[0, 0])
+        return linen.Dense(self.classes)(inputs)
 
 def function():
     pass
@@ -136,6 +158,105 @@ def test_arguments_go_with_own_nets_alone():
 def test_parties_run_no_code_that_another_names():
     with pytest.raises(PateError, match="the other parties would have to run"):
         Asked(net="my_small_nets:Small")
+
+
+STUDENTS = {
+    "linen": Own(net="my_small_nets:Small", net_args="hidden=6", steps=30, batch_size=8),
+    "nnx": Own(net="my_small_nets:Dropped", net_args="rate=0.25", steps=30, batch_size=8),
+}
+
+
+@pytest.fixture(scope="module", params=STUDENTS)
+def released(request, tmp_path_factory):
+    """A run whose student is a net of one's own, and its settings."""
+    folder = tmp_path_factory.mktemp("own") / "run"
+    config = honest_runs.by_teachers(folder, 3, student=STUDENTS[request.param])
+    return RunDirectory(Path(pipeline.run(config)["run_dir"])), config
+
+
+def test_a_run_releases_its_own_student(released):
+    run, config = released
+    held = {path.relative_to(run.release).as_posix() for path in run.release.rglob("*.*")}
+    assert {"student/parameters.safetensors", "student/program.stablehlo", "statement.json"} <= held
+    assert not held & {"student/parameters.npz", "student/predict.py"}
+    card = (run.student / "MODEL_CARD.md").read_text()
+    assert config.student.net in card and "calling_convention" in card and jax.__version__ in card
+    found = verify.of_run(run)
+    assert found.of("failed") == []
+    assert "release: the arrays are the parameters of one student" in found.of("passed")
+    again = [(one.outcome, one.text) for one in retraining.student_again(Subject(run, 2))]
+    assert [outcome for outcome, _ in again] == ["passed", "passed"]
+    assert f"the source of the net {config.student.net} is that of the training" in again[0][1]
+
+
+def test_the_card_says_how_it_is_asked_by_jax_alone(released, monkeypatch):
+    run, _ = released
+    card = (run.student / "MODEL_CARD.md").read_text()
+    code = "\n".join(line[4:] for line in card.split("## Use")[1].splitlines() if line.startswith("    "))
+    asked = open_data(honest_runs.table()).public.inputs
+    monkeypatch.chdir(run.student)
+    names = {"inputs": asked}
+    exec(code, names)
+    np.testing.assert_allclose(names["probabilities"], Student.load(run.root)(asked), rtol=1e-6)
+
+
+def test_the_command_asks_it_without_its_module(released, monkeypatch, tmp_path):
+    run, _ = released
+    monkeypatch.setitem(sys.modules, "my_small_nets", None)  # as where nobody has it
+    inputs, out = honest_runs.table().test, tmp_path / "labels.csv"
+    call("predict", str(run.root), str(inputs), "--out", str(out))
+    assert len(out.read_text().splitlines()) == 21
+
+
+def test_what_a_program_or_its_arrays_hide_is_found(released, tmp_path):
+    run, _ = released
+    copy = tmp_path / "release"
+    shutil.copytree(run.release, copy)
+    private = open_data(honest_runs.table()).private.inputs
+    kept = check.Secrets(inputs=lambda: [private])
+    assert check.audit(copy, kept) == []
+    path, student = copy / "student" / exported.PROGRAM, Student.load(copy)
+
+    def hiding(tree, rows):
+        return jnp.zeros((len(rows), 3)) + 0 * jnp.asarray(private[:9]).sum()
+
+    parameters = jax.tree.map(np.asarray, student.parameters)
+    storage.write_bytes(path, exported.program(hiding, parameters, (4,)).content)
+    faults = check.audit(copy, kept)
+    assert any("program.stablehlo" in fault and "9 private records" in fault for fault in faults)
+    storage.write_bytes(path, student.program.content)
+    arrays = exported.read_tensors(copy / "student" / exported.TENSORS)
+    exported.write_tensors(copy / "student" / exported.TENSORS, {**arrays, "more": private[:3]})
+    faults = check.audit(copy, kept)
+    assert any("holds more of shape (3, 4), which the net has not" in fault for fault in faults)
+    assert any("holds the inputs of 3 private records" in fault for fault in faults)
+
+
+BAD_STUDENTS = {
+    "unnamed": (Own(), "needs --student.net, your net as package.module:Class"),
+    "no such class": (Own(net="my_small_nets:Large"), "cannot be loaded"),
+    "other arguments": (Own(net="my_small_nets:Asking"), "also takes 'mask'"),
+    "other classes": (Own(net="my_small_nets:Small", net_args="classes=4"), r"logits \[2, 3\] are wanted"),
+    "the host": (Own(net="my_small_nets:Calling"), "cannot be exported|is no arithmetic"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_STUDENTS)
+def test_a_student_that_does_not_fit_is_refused_before_anything_is_spent(case, tmp_path):
+    config, words = BAD_STUDENTS[case]
+    with pytest.raises(PateError, match=words):
+        pipeline.run(honest_runs.by_teachers(tmp_path / "run", 3, student=config))
+    assert not RunDirectory(tmp_path / "run").ledger.exists()
+    assert not RunDirectory(tmp_path / "run").teacher_report.exists()
+
+
+def test_methods_and_nets_go_together():
+    with pytest.raises(PateError, match=r"must be one of .* with method='own' your own"):
+        Supervised(net="my_small_nets:Small")
+    with pytest.raises(PateError, match="net='cnn' must be one of"):
+        Own(net="cnn")
+    with pytest.raises(PateError, match="leave out one of them"):
+        RunConfig(student=Own(net="my_small_nets:Small"), learn_from_public_labels=True)
 
 
 def test_the_command_takes_it(tmp_path):

@@ -16,8 +16,8 @@ from pate_jax.ensemble import TeacherConfig
 from pate_jax.mechanisms import DiscreteGaussianMax
 from pate_jax.runs import pipeline, public_labels
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.report import measures_page, seen
-from pate_jax.runs.report.seen import Seen
+from pate_jax.runs.report import measures_page, sheet
+from pate_jax.runs.report.sheet import Seen
 from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
 from pate_jax.student import Linear, Ridge, Student, labelled
 from pate_jax.sweep.compare import Draw, Ground
@@ -114,7 +114,7 @@ def test_a_lead_has_the_interval_of_pairs():
     covered, truth = 0, 0.7 - 0.6
     for _ in range(400):
         shared = random.random(300)  # inputs that are hard for one are hard for the other
-        _, low, high = seen.lead(shared < 0.7, shared < 0.6)
+        _, low, high = sheet.lead(shared < 0.7, shared < 0.6)
         covered += low <= truth <= high
     assert 0.91 < covered / 400 < 0.98
 

@@ -27,7 +27,7 @@ from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import open_data
 from pate_jax.runs.report import sheet
 from pate_jax.runs.settings import DataChoice
-from pate_jax.runs.tune import pipeline as tuning
+from pate_jax.runs.tune import candidates as tuning
 from pate_jax.runs.tune.settings import Setting, TuneConfig
 from pate_jax.student import Auto, Linear, PublicInputs, Ridge, Tandem
 from pate_jax.system import storage

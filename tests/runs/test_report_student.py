@@ -18,7 +18,7 @@ from pate_jax.runs import results, stages
 from pate_jax.runs.crowds import stages as crowd_stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release import check, traces
-from pate_jax.runs.report import run_pages, sections, seen, sheet, words
+from pate_jax.runs.report import run_pages, sections, sheet, words
 from pate_jax.system import storage
 
 RUNS = {"teachers": honest_runs.whole, "sums": lambda: honest_runs.crowd("sums")}
@@ -31,7 +31,7 @@ def text_of(page):
 @pytest.mark.parametrize(("right", "inputs"), [(0, 7), (7, 7), (1, 2), (3, 10), (950, 1000), (9973, 10_000)])
 def test_intervals_are_those_of_clopper_and_pearson(right, inputs):
     exact = stats.binomtest(right, inputs).proportion_ci(0.95, "exact")
-    assert np.allclose(seen.interval(right, inputs), (exact.low, exact.high), rtol=1e-9)
+    assert np.allclose(sheet.interval(right, inputs), (exact.low, exact.high), rtol=1e-9)
 
 
 def test_printed_intervals_are_never_narrower_than_the_computed_ones():
@@ -45,7 +45,7 @@ def test_the_facts_count_by_class_and_by_how_sure_the_student_is():
     probabilities = random.dirichlet([0.3] * 4, 500).astype(np.float32)
     labels = random.integers(0, 3, 500)  # the fourth class does not occur
     part = Part(np.zeros((500, 2), np.float32), labels, np.arange(500).astype(str))
-    facts = seen.facts(seen.Seen("test", part, probabilities), ("a", "b", "c", "d"))
+    facts = sheet.facts(sheet.Seen("test", part, probabilities), ("a", "b", "c", "d"))
     right = probabilities.argmax(1) == labels
     assert (facts["inputs"], facts["right"]) == (500, right.sum())
     shares = [row["right"] / row["inputs"] for row in facts["classes"]]
@@ -60,9 +60,9 @@ def test_the_facts_count_by_class_and_by_how_sure_the_student_is():
 
 def test_without_labels_nothing_is_said_to_be_right():
     part = Part(np.zeros((3, 2), np.float32), None, np.array(["a", "b", "c"]))
-    found = seen.Seen("public", part, np.eye(3, dtype=np.float32))
-    facts = seen.facts(found, ("a", "b", "c"))
-    assert seen.accuracy(found) is None and facts["right"] is None and facts["classes"] == []
+    found = sheet.Seen("public", part, np.eye(3, dtype=np.float32))
+    facts = sheet.facts(found, ("a", "b", "c"))
+    assert sheet.accuracy(found) is None and facts["right"] is None and facts["classes"] == []
     results = {"seen": facts, "student_accuracy": None, "dataset": "d"}
     assert "right" not in text_of("".join(sections.every(results, None)))
 
@@ -188,10 +188,10 @@ def test_what_is_planted_in_private_records_is_not_shown(tmp_path):
         (tmp_path / f"{name}.csv").write_text("\n".join(["id,size,colour,sick", *lines]))
     paths = {name: tmp_path / f"{name}.csv" for name in ("private", "public", "test")}
     dataset = data.from_files(**paths, label_column="sick", id_column="id")
-    found = seen.look(lambda inputs: np.full((len(inputs), 2), 0.5, np.float32), dataset)
+    found = sheet.look(lambda inputs: np.full((len(inputs), 2), 0.5, np.float32), dataset)
     given = aggregate.Answers(np.arange(20) % 2, np.ones(20, bool))
     kept = sheet.made(dataset, dataset.public, given, found)
-    results = {"dataset": "d", "student_accuracy": 0.5, "seen": seen.facts(found, dataset.class_names)}
+    results = {"dataset": "d", "student_accuracy": 0.5, "seen": sheet.facts(found, dataset.class_names)}
     page = "".join(sections.every(results, kept))
     assert "colour: <b>red</b>" in page and "size: <b>19</b>" in page and ">yes</td>" in page
     assert not any(planted in page for planted in ("marker", "7654", "7,654", "private-0", str(tmp_path)))
@@ -219,7 +219,7 @@ def test_a_sheet_of_images_marks_what_is_wrong():
     kind = type("Set", (), {"public": part, "class_names": ("cat & dog", "cow", "fox"), "columns": ()})
     kind.show_public = True
     given = aggregate.Answers(answers, np.arange(200) % 2 == 0)
-    found = seen.Seen("public", part, random.dirichlet([1.0] * 3, 200).astype(np.float32))
+    found = sheet.Seen("public", part, random.dirichlet([1.0] * 3, 200).astype(np.float32))
     kept = sheet.made(kind, part, given, found)
     assert len(kept["asked"]) + len(kept["unsure"]) == traces.MOST and kept["answered"] == 100
     assert [item["answer"] for item in kept["asked"]] == ["cat & dog"] * 16 + ["cow"] * 16 + ["fox"] * 16

@@ -11,7 +11,7 @@ from stable_laws import patterns
 from pate_jax.accounting import Statement, stable
 from pate_jax.aggregate import stable as sampler
 from pate_jax.audit import verify
-from pate_jax.audit.attacks import every, risk
+from pate_jax.audit.attacks import attack, every
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.stable import StableAnswers
 from pate_jax.runs import batches, budget, ledger, pipeline, register, registration, stages, streams, sums
@@ -213,7 +213,7 @@ def test_what_has_no_meaning_for_a_list_is_refused_in_a_sentence(ended):
     for refused, words in (
         (lambda: stages.account(ended, DELTA, sanitise=0.99), "depends on no vote"),
         (lambda: every.attacked(ended, "mechanism"), "no attack by draws"),
-        (lambda: risk._of_queries(ended), "no exact risk"),
+        (lambda: attack.answering(ended), "no exact risk"),
         (lambda: Grid(("stable-answers",), ("3",)).mechanisms_for(250), "charged as a whole"),
         (lambda: StableChoice(threshold=3).settled(1.0, DELTA), "lacks a threshold or a scale"),
         (lambda: StableChoice().settled(None, DELTA), "lacks a threshold or a scale"),

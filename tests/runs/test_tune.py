@@ -31,7 +31,7 @@ from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.plans import Plan
 from pate_jax.runs.release import findings
 from pate_jax.runs.settings import DataChoice, RunConfig
-from pate_jax.runs.tune import candidates, pipeline
+from pate_jax.runs.tune import candidates
 from pate_jax.runs.tune.candidates import Choice, Place
 from pate_jax.runs.tune.settings import Setting, TuneConfig
 from pate_jax.student import Ridge, Supervised
@@ -96,16 +96,16 @@ def test_nothing_that_is_published_or_said_tells_how_many_there_were(made, capsy
     files = [path for path in (config.directory / "release").rglob("*.*") if path.suffix != ".npz"]
     texts = [path.read_text() for path in files]
     assert not any("candidates/" in text for text in [*texts, json.dumps(results)])
-    pipeline.run(config)
+    candidates.run(config)
     said = capsys.readouterr()
-    assert said.out == "" and said.err.splitlines()[:-1] == pipeline.said(config)[:-1]
+    assert said.out == "" and said.err.splitlines()[:-1] == candidates.said(config)[:-1]
 
 
 def test_the_noisy_score_decides_and_is_no_exact_one(made):
     choice = Choice(RunDirectory(made[0].directory), None)
     places = [Place(choice.run.root, number) for number in choice.numbers]
     exact = [int(students.load_score(place)[0, 0]) for place in places]
-    noisy = [pipeline.score(place) for place in places]
+    noisy = [candidates.score(place) for place in places]
     assert exact != noisy
     assert choice.run.record.read().of("chosen") == {"number": candidates.best(noisy)}
 
@@ -133,8 +133,8 @@ def test_a_choice_that_was_stopped_ends_with_the_same_bytes(made, tmp_path, monk
     again = replace(config, out=tmp_path / "again")
     monkeypatch.setattr(candidates.release, "release", stopped)
     with pytest.raises(KeyboardInterrupt):
-        pipeline.run(again)
-    pipeline.run(again)
+        candidates.run(again)
+    candidates.run(again)
     for path in sorted(config.directory.rglob("*")):
         if path.is_file() and (path.suffix in (".npz", ".jsonl") or "release" in path.parts):
             assert path.read_bytes() == (again.directory / path.relative_to(config.directory)).read_bytes()
@@ -160,7 +160,7 @@ def test_no_warning_tells_of_a_candidate_that_is_not_published(made, tmp_path):
     config = replace(made[0], settings=(few, SETTINGS[0]), out=tmp_path / "choice")
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        pipeline.run(config)
+        candidates.run(config)
     assert not [one for one in told if "no answer names class" in str(one.message)]
 
 
@@ -174,7 +174,7 @@ def test_the_list_and_its_cost_cannot_be_changed_later(made):
         {"by": "record"},
     ):
         with pytest.raises(PateError, match="another --out"):
-            pipeline.run(TuneConfig(**{**vars(config), **other}))
+            candidates.run(TuneConfig(**{**vars(config), **other}))
 
 
 @pytest.mark.parametrize("part", ["private", "public"])
@@ -188,7 +188,7 @@ def test_records_that_changed_since_a_choice_began_are_refused(made, monkeypatch
     )
     monkeypatch.setattr(candidates, "open_data", lambda choice: changed)
     with pytest.raises(PateError, match="were changed since"):
-        pipeline.run(config)
+        candidates.run(config)
 
 
 def change(path, old, new):
@@ -382,5 +382,5 @@ def test_a_register_shows_a_choice_and_its_limit_refuses_it(made, tmp_path):
         registration.enter(other, spends, lambda: data, tight)
     begun = tmp_path / "b"
     with pytest.raises(PateError, match="promises nothing"):
-        pipeline.run(replace(config, out=begun, register=file))
+        candidates.run(replace(config, out=begun, register=file))
     assert not (begun / "private" / "ledger.jsonl").exists()

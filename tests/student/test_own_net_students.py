@@ -1,8 +1,9 @@
 """Students of a user's own nets: they learn, are written with a program, and are found again by name."""
 
 import json
+import sys
 from functools import partial
-from typing import NamedTuple
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +19,7 @@ from pate_jax.aggregate import Answers
 from pate_jax.data import Preprocessing
 from pate_jax.errors import PateError, PateWarning
 from pate_jax.models import identity
-from pate_jax.student import PublicInputs, Student, exported
+from pate_jax.student import PublicInputs, Student, exported, graph
 from pate_jax.system import storage
 
 NAMES = ("low", "middle", "high")
@@ -73,19 +74,42 @@ def test_it_is_found_again_by_its_module_or_its_name(batch_normed, folder):
 
 
 def test_its_program_says_the_same_of_any_number_of_inputs(batch_normed, folder):
-    program = exported.read_program(folder)
-    for count in (1, 5):
+    served = Student.load(folder)
+    for count in (1, 5, 33):
         asked = tiny.images(records=count, seed=6)[0]
-        np.testing.assert_allclose(program(asked), batch_normed(asked), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(served(asked), batch_normed(asked), rtol=1e-5, atol=1e-6)
+    assert served.predict(asked).tolist() == batch_normed.predict(asked).tolist()
     told = storage.read_json(folder / "student.json", "student")["net"]["program"]
     assert told["jax"] == jax.__version__ and {"cpu", "cuda"} <= set(told["platforms"])
 
 
 def test_nothing_is_imported_unless_the_user_names_it(folder, monkeypatch):
     monkeypatch.setattr(identity.importlib, "import_module", lambda name: pytest.fail(f"imported {name}"))
-    with pytest.raises(PateError, match="own_nets:BatchNormed, code that is not in it: pass net="):
-        Student.load(folder)
-    exported.read_program(folder)
+    Student.load(folder)(tiny.images(records=1)[0])
+
+
+def test_a_student_by_its_program_is_saved_again_as_it_is(folder, tmp_path):
+    Student.load(folder).save(tmp_path)
+    assert {path.name for path in folder.iterdir()} == {"student.json", exported.TENSORS, exported.PROGRAM}
+    assert all((tmp_path / path.name).read_bytes() == path.read_bytes() for path in folder.iterdir())
+
+
+def test_its_program_names_no_file(folder):
+    content = (folder / exported.PROGRAM).read_bytes()
+    assert b".py" not in content and str(Path(exported.__file__).parents[2]).encode() not in content
+
+
+def test_constants_of_a_program_are_found():
+    hidden = np.random.default_rng(0).normal(size=(3, 40)).astype(np.float32)
+    small = np.array([5, 250, 7], np.uint8)
+
+    def held(tree, rows):
+        return rows @ jnp.asarray(hidden) + tree["bias"] + jnp.asarray(small).sum()
+
+    made = exported.program(held, {"bias": np.zeros(40, np.float32)}, (3,))
+    text, found = exported.constants(made.text)
+    assert all(any(np.array_equal(one, array) for one in found) for array in (hidden, small))
+    assert 'dense<"' not in text and "dense<[" not in text
 
 
 def test_another_source_is_told(folder, tmp_path):
@@ -110,7 +134,7 @@ def test_other_nets_have_programs_too(name, tmp_path):
     settings = {"key": jax.random.key(0), "steps": 2, "batch_size": 4, "tx": optax.sgd(0.01)}
     made = student.fit_net(own_nets.NETS[name], public(images), answers(labels), **settings)
     made.save(tmp_path)
-    np.testing.assert_allclose(exported.read_program(tmp_path)(images), made(images), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(Student.load(tmp_path)(images), made(images), rtol=1e-5, atol=1e-6)
     assert np.array_equal(Student.load(tmp_path, net=own_nets.NETS[name])(images), made(images))
 
 
@@ -140,26 +164,48 @@ def test_a_damaged_file_of_arrays_is_refused(folder, tmp_path, place):
         exported.read_tensors(tmp_path / "damaged")
 
 
-class Program(NamedTuple):
-    """As `jax.export.Exported`, of which JAX writes none that calls the host."""
-
-    number: int
-    text: str
-
-    def mlir_module(self):
-        return self.text
-
-
-def test_a_program_that_calls_the_host_is_refused(tmp_path):
+def test_a_program_that_calls_the_host_is_refused():
     def spying(parameters, inputs):
         jax.debug.callback(print, inputs[0, 0])
         return inputs * parameters["scale"]
 
     with pytest.raises(PateError, match=r"which is no arithmetic|cannot be exported"):
-        exported.write_program(tmp_path / "program", spying, {"scale": np.ones(3, np.float32)}, (3,), "")
-    made = Program(4, "stablehlo.custom_call @xla_ffi_python_cpu_callback(%0) {api_version = 4 : i32}")
+        exported.program(spying, {"scale": np.ones(3, np.float32)}, (3,))
+    text = "stablehlo.custom_call @xla_ffi_python_cpu_callback(%0) {api_version = 4 : i32}"
     with pytest.raises(PateError, match="calls xla_ffi_python_cpu_callback, which is no arithmetic"):
-        exported._check_calls(made, tmp_path / exported.PROGRAM)
+        exported._check_calls(text, exported.PROGRAM)
+
+
+def test_what_safetensors_cannot_hold_is_refused_before_training():
+    with pytest.raises(
+        PateError, match=r"scale is of type complex64, which parameters\.safetensors cannot hold"
+    ):
+        exported.program(lambda tree, rows: rows, {"scale": np.ones(3, np.complex64)}, (3,))
+
+
+def as_onnx(student, folder, out, asked):
+    return graph.export(student, folder, out, folder, asked, student(asked))
+
+
+def test_onnx_is_made_from_the_module_alone_and_by_a_converter(folder, tmp_path, monkeypatch):
+    asked, out = tiny.images(records=20)[0], tmp_path / "student.onnx"
+    with pytest.raises(PateError, match=r"own_nets:BatchNormed, code .* name it \(--net package"):
+        as_onnx(Student.load(folder), folder, out, asked)
+    monkeypatch.setitem(sys.modules, "jax2onnx", None)
+    with pytest.raises(PateError, match="`pip install jax2onnx`, or use program"):
+        as_onnx(Student.load(folder, net="own_nets:BatchNormed"), folder, out, asked)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("name", own_nets.NETS)
+def test_the_converter_takes_these_nets(name, tmp_path):
+    pytest.importorskip("jax2onnx")
+    images, labels = tiny.images(records=20)
+    settings = {"key": jax.random.key(0), "steps": 2, "batch_size": 4, "tx": optax.sgd(0.01)}
+    made = student.fit_net(own_nets.NETS[name], public(images), answers(labels), **settings)
+    made.save(tmp_path)
+    said = as_onnx(made, tmp_path, tmp_path / "student.onnx", images)
+    assert "100.00% of the labels are the same" in said and (tmp_path / "student.onnx").exists()
 
 
 def rows():
@@ -192,7 +238,7 @@ def nan(logits, labels):
 
 BAD = {
     "classes": ({"net": linen.Dense(4)}, r"gives an array \[2, 4\] for 2 inputs; logits \[2, 3\]"),
-    "no number": ({"loss": nan}, "loss is nan after 40 steps: lower the rate"),
+    "no number": ({"loss": nan}, "loss is nan after 40 steps: lower its learning rate"),
     "no steps": ({"steps": 0}, "steps=0 must be"),
     "no net": ({"net": "cnn"}, "net is a str"),
     "no arguments": ({"net": partial(own_nets.Dropped, 4)}, "cannot be made"),

@@ -10,9 +10,9 @@ from pate_jax import models
 from pate_jax.cli.student_flags import REGISTRY
 from pate_jax.errors import PateError
 from pate_jax.runs.settings import StudentFlags, to_settings
-from pate_jax.student import Auto, FixMatch, Gan, Ridge, Supervised, Tandem, Vat, from_dict, named
+from pate_jax.student import Auto, FixMatch, Gan, Own, Ridge, Supervised, Tandem, Vat, from_dict, named
 from pate_jax.student.methods import METHODS
-from pate_jax.student.settings import KINDS, Net, names
+from pate_jax.student.settings import KINDS, NETS, names
 
 # As `settings.json` held them when all methods shared one set of settings.
 EARLIER = {
@@ -34,7 +34,7 @@ def parsed(default, *flags):
 def test_every_kind_of_settings_has_its_method_and_no_other():
     assert set(METHODS) == KINDS.keys() - {"auto", "linear"}
     assert all(kind().method == name for name, kind in KINDS.items())
-    assert set(Net.__args__) <= set(models.NETS)
+    assert set(NETS) <= set(models.NETS)
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,7 @@ def test_every_kind_of_settings_has_its_method_and_no_other():
         (Auto(), "", Auto()),
         (Auto(), "--student.steps 9 --student.confidence 0.9", Auto(steps=9, confidence=0.9)),
         (Auto(), "--student.method vat --student.steps 9", Vat(steps=9)),
+        (Auto(), "--student.method own --student.net a.b:C --student.steps 9", Own(net="a.b:C", steps=9)),
         (Auto(), "--student.method ridge", Ridge()),
         (Auto(net="resnet"), "--student.method gan --student.latent 3", Gan(net="resnet", latent=3)),
         (Tandem(flip=True), "", Tandem(flip=True)),
@@ -79,12 +80,14 @@ def test_flags_that_a_method_does_not_take_are_refused_by_name(flags, said, caps
 
 
 def test_an_unknown_method_and_an_unknown_setting_are_refused():
-    with pytest.raises(PateError, match="method='gnan' must be one of auto, supervised"):
+    with pytest.raises(PateError, match="method='gnan' must be one of auto, supervised, own"):
         named("gnan")
     with pytest.raises(PateError, match="speed=3 is no setting of any method"):
         named("vat", speed=3)
     with pytest.raises(PateError, match="net='big' must be one of mlp"):
         Vat(net="big")
+    with pytest.raises(PateError, match="is no setting of own"):
+        named("own", alignment=1.0)
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)

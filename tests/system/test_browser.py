@@ -16,7 +16,7 @@ from pate_jax.accounting import plots
 from pate_jax.aggregate import Answers
 from pate_jax.data import Part
 from pate_jax.mechanisms import ConfidentDiscreteGaussian
-from pate_jax.runs.report import run_pages, seen, sheet
+from pate_jax.runs.report import run_pages, sheet
 from pate_jax.sweep import Grid, SweepConfig, sweep
 
 BROWSER = next(
@@ -78,9 +78,9 @@ def shown(images):
     part = Part(inputs, random.integers(0, 3, 99), np.arange(99).astype(str))
     known = {"public": part, "class_names": NAMES, "columns": (), "name": "own", "show_public": True}
     kind = type("Set", (), known)
-    found = seen.Seen("test", part, random.dirichlet([1.0] * 3, 99).astype(np.float32))
+    found = sheet.Seen("test", part, random.dirichlet([1.0] * 3, 99).astype(np.float32))
     given = Answers(random.integers(0, 3, 99), np.ones(99, bool))
-    return {**RESULTS, "seen": seen.facts(found, NAMES)}, sheet.made(kind, part, given, found)
+    return {**RESULTS, "seen": sheet.facts(found, NAMES)}, sheet.made(kind, part, given, found)
 
 
 def swept(folder):

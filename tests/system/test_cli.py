@@ -333,7 +333,7 @@ def test_a_run_on_typical_patches_stands_every_check(net, student, tmp_path, cap
 
 @pytest.mark.long
 def test_ctrl_c_loses_nothing_and_the_same_command_goes_on(tmp_path, capsys):
-    command = [sys.executable, "-m", "pate_jax.cli", "run", *TINY[:-4], "--epochs", "400", "--queries", "21"]
+    command = [sys.executable, "-m", "pate_jax.cli", "run", *TINY[:-4], "--epochs", "150", "--queries", "21"]
     command += [*STUDENT, "--seed", "5", "--out", str(tmp_path / "run"), "--json", *MECHANISM]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(

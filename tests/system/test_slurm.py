@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -56,7 +57,10 @@ def free_port():
 
 
 def ends_well(*words):
-    return subprocess.run(words, capture_output=True).returncode == 0
+    try:
+        return subprocess.run(words, capture_output=True, timeout=20).returncode == 0
+    except subprocess.TimeoutExpired:  # it waits for a node that is not there yet
+        return False
 
 
 @pytest.fixture
@@ -83,13 +87,22 @@ def slurm(tmp_path, monkeypatch):
             daemons.append(subprocess.Popen(words, stdout=log, stderr=log))
     try:
         until = time.monotonic() + 60
-        while not ends_well("srun", "-n1", "true") and time.monotonic() < until:
+        while not ends_well("srun", "-n1", "true"):
+            if time.monotonic() > until:
+                logs = [(tmp_path / f"{name}.log").read_text()[-2000:] for name in ("slurmctld", "slurmd")]
+                pytest.fail("Slurm has not done a job within a minute:\n" + "\n".join(logs))
             time.sleep(0.5)
         yield tmp_path
     finally:
+        ends_well("scancel", "--me")
         for one in reversed(daemons):
             one.terminate()
-            one.wait(30)
+        for one in daemons:
+            try:
+                one.wait(20)
+            except subprocess.TimeoutExpired:
+                one.kill()
+                one.wait(20)
 
 
 def one_worker(folder: Path) -> int | None:
@@ -134,10 +147,15 @@ def test_a_sweep_by_jobs_of_slurm_outlives_a_killed_worker(slurm, monkeypatch):
                 os.kill(worker, signal.SIGKILL)
                 killed.append(worker)
 
-    killer = threading.Thread(target=kill)
+    killer = threading.Thread(target=kill, daemon=True)
     killer.start()
-    assert call("sweep", *flags, "--out", "out", "--cluster", "jobs.yaml", "--workers", 2) == 0
-    killer.join()
+    words = ["sweep", *flags, "--out", "out", "--cluster", "jobs.yaml", "--workers", "2"]
+    with open("sweep.log", "w") as log:
+        done = subprocess.run(
+            [sys.executable, "-m", "pate_jax.cli", *words], stdout=log, stderr=log, timeout=300
+        )
+    killer.join(130)
+    assert done.returncode == 0, Path("sweep.log").read_text()
     assert killed and call("sweep", *flags, "--out", "here") == 0
     assert results.read(slurm / "out") == results.read(slurm / "here")
     assert len((slurm / "out" / "results.jsonl").read_text().splitlines()) == 2 * 24

@@ -2,19 +2,29 @@
 
 import json
 import os
+import pickle
+import shutil
 import signal
 import threading
 import time
 import warnings
+from dataclasses import replace
+from functools import partial
 
 import honest_runs
 import numpy as np
 import pytest
 
-from pate_jax.audit.attacks import replicas, shadows
+from pate_jax.aggregate import noise
+from pate_jax.audit import verify
+from pate_jax.audit.attacks import canaries, replicas, risk, shadows
 from pate_jax.errors import PateError, PateWarning
+from pate_jax.runs import voters_comparison
+from pate_jax.runs.crowds import inputs as crowd_inputs
+from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import open_data
 from pate_jax.runs.settings import DataChoice
+from pate_jax.runs.tune import candidates
 from pate_jax.sweep import Grid, SweepConfig, results, sweep
 from pate_jax.sweep.compare import cells, named
 from pate_jax.sweep.compare.ground import Ground
@@ -22,6 +32,7 @@ from pate_jax.system import clusters, tasks
 from pate_jax.system.tasks import Where
 
 pytest.importorskip("distributed")
+psutil = pytest.importorskip("psutil")  # of distributed
 
 
 def doubled(number):
@@ -76,38 +87,95 @@ def test_an_error_of_an_item_is_the_error_of_the_command(workers):
         list(workers.each(refused, [7]))
 
 
+def test_an_error_of_an_item_is_in_no_log_of_a_worker():
+    """Dask writes what a task raises into a worker's log, and an error may show a private value."""
+    found = tasks._done(tasks.Task(refused, 7, tasks.versions(), "."))
+    assert isinstance(found.error, PateError) and "test_tasks.py" in "".join(found.error.__notes__)
+    assert "number=7 must be even" in str(pickle.loads(pickle.dumps(found)).error)
+
+
 def test_the_item_of_a_killed_worker_runs_again(workers, tmp_path):
     assert dict(workers.each(killed_once, [tmp_path / "a", tmp_path / "b"])) == {0: "a", 1: "b"}
+
+
+def worker_processes():
+    """The numbers of the processes that work for this one."""
+
+    def works(process):
+        try:
+            return any(clusters._WORK in word for word in process.cmdline())
+        except psutil.Error:  # it has ended
+            return False
+
+    return {one.pid for one in psutil.Process().children() if works(one)}
+
+
+def test_workers_that_end_together_and_while_they_start_are_replaced(tmp_path):
+    before = worker_processes()
+    with clusters.local(2) as client:
+        dead = []
+        for _ in range(3):  # the second and third time before they have told anybody that they live
+            for pid in wait_for(lambda: worker_processes() - before - {*dead}, 2):
+                os.kill(pid, signal.SIGKILL)
+                dead.append(pid)
+        found = dict(tasks.Workers(client).each(killed_once, [tmp_path / "a", tmp_path / "b"]))
+    assert found == {0: "a", 1: "b"} and len(dead) == 6
+    assert worker_processes() <= before
+
+
+def wait_for(found, number):
+    """What is found once there is so much of it."""
+    until = time.monotonic() + 60
+    while len(there := found()) < number:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    return there
+
+
+def test_items_that_find_no_worker_do_not_wait_for_ever(monkeypatch):
+    monkeypatch.setattr(clusters, "_PATIENCE", 5)
+    with clusters.local(1) as client:
+        monkeypatch.setattr(
+            clusters, "_WORK", "import time; time.sleep(60)"
+        )  # which never says that it lives
+        client.retire_workers()
+        with pytest.raises(
+            PateError, match="has been no worker for 5 seconds: what has ended is kept, so re"
+        ):
+            list(tasks.Workers(client).each(squared_slowly, [1, 2]))
+
+
+def test_workers_that_do_not_start_are_an_error(monkeypatch):
+    monkeypatch.setattr(clusters, "_WORK", "raise SystemExit(3)")
+    with pytest.raises(PateError, match=r"--workers 1: the workers do not start \(\d"), clusters.local(1):
+        pass
 
 
 @pytest.mark.long
 def test_workers_that_are_killed_at_random_moments_lose_nothing():
     """Twenty real signals: every item is there once, and right."""
-    psutil = pytest.importorskip("psutil")
     random, killed, ended = np.random.default_rng(0), [], threading.Event()
-
-    def processes():
-        children = psutil.Process().children(recursive=True)
-        return [one.pid for one in children if any("spawn_main" in word for word in one.cmdline())]
 
     def kill():
         while not ended.wait(random.uniform(0.3, 2.5)) and len(killed) < 20:
-            there = [pid for pid in processes() if pid not in before]
+            there = sorted(worker_processes() - before)
             if there:
                 killed.append(int(random.choice(there)))
                 os.kill(killed[-1], signal.SIGKILL)
 
-    before = set(processes())
+    before = worker_processes()
     with clusters.local(2) as client:
-        killer = threading.Thread(target=kill)
+        killer = threading.Thread(target=kill, daemon=True)
         killer.start()
-        for _ in range(40):
-            found = list(tasks.Workers(client).each(squared_slowly, range(12)))
-            assert sorted(found) == [(number, number**2) for number in range(12)]
-            if len(killed) == 20:
-                break
-        ended.set()
-        killer.join()
+        try:
+            for _ in range(40):
+                found = list(tasks.Workers(client).each(squared_slowly, range(12)))
+                assert sorted(found) == [(number, number**2) for number in range(12)]
+                if len(killed) == 20:
+                    break
+        finally:
+            ended.set()
+            killer.join(60)
     assert len(killed) == 20
 
 
@@ -139,9 +207,9 @@ def test_workers_share_cores_and_work_where_the_command_does(workers, tmp_path, 
 
 def test_other_versions_and_folders_that_a_worker_does_not_see_are_refused(tmp_path):
     with pytest.raises(PateError, match=r"a worker on .* has jax .*, not 0\.0\.1: install the same versions"):
-        tasks._done(tasks.Task(len, "ab", {**tasks.versions(), "jax": "0.0.1"}, "."))
+        tasks._tried(tasks.Task(len, "ab", {**tasks.versions(), "jax": "0.0.1"}, "."))
     with pytest.raises(PateError, match=r"cannot enter .*nowhere .*: work in a folder that all"):
-        tasks._done(tasks.Task(len, "ab", tasks.versions(), str(tmp_path / "nowhere")))
+        tasks._tried(tasks.Task(len, "ab", tasks.versions(), str(tmp_path / "nowhere")))
 
 
 @pytest.mark.parametrize(
@@ -190,9 +258,9 @@ def test_a_sweep_has_the_same_rows_and_page_on_workers(client, tmp_path):
 
 def test_shadow_runs_are_the_same_on_workers(workers):
     run = honest_runs.crowd("sums")
-    made, _ = replicas.of_run(run)
+    made, _ = replicas.crowd(run)
     here = shadows.played(made, 40, 1)
-    there = shadows.played(made, 40, 1, engine=workers, remade=shadows.Remade(replicas.of_run, run.root))
+    there = shadows.played(made, 40, 1, engine=workers, remade=shadows.Remade(replicas.crowd, run.root))
     for one, other in zip(here, there, strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -215,3 +283,56 @@ def test_methods_are_compared_alike_on_workers_which_open_the_records_themselves
     assert measured("here") == measured("there", workers, choice)
     with pytest.raises(PateError, match="workers open the records for themselves: name the data set"):
         measured("no choice", workers)
+
+
+@pytest.fixture(scope="module", params=[1, 2, 4])
+def some_workers(request):
+    """One worker, two and four."""
+    with clusters.local(request.param) as found:
+        yield tasks.Workers(found)
+
+
+@pytest.mark.long
+def test_what_people_risk_is_the_same_on_workers(some_workers, tmp_path):
+    runs = [RunDirectory(shutil.copytree(honest_runs.whole(7).root, tmp_path / one)) for one in ("a", "b")]
+    here, there = risk.assess(runs[0], "6"), risk.assess(runs[1], "6", some_workers)
+    assert str(here.rows()) == str(there.rows()) and sorted(here.moved) != [0.0] * 6  # nan is no number
+
+
+@pytest.mark.long
+def test_a_run_is_computed_again_on_workers_with_the_same_findings(some_workers):
+    run = honest_runs.whole()
+    here = verify.of_run(run, deep=True, retrained=6)  # all teachers, or which ones would be drawn anew
+    there = verify.of_run(run, deep=True, retrained=6, engine=some_workers)
+    assert here == there and there.of("failed") == [] and "its own shard and key" in str(there)
+
+
+@pytest.mark.long
+def test_a_choice_of_settings_ends_with_the_same_bytes_on_workers(some_workers, tmp_path):
+    made = honest_runs.choice()
+    candidates.run(replace(made, out=tmp_path / "again"), some_workers)
+    for path in sorted(made.directory.rglob("*")):
+        if path.is_file() and (path.suffix in (".npz", ".jsonl") or "release" in path.parts):
+            assert path.read_bytes() == (tmp_path / "again" / path.relative_to(made.directory)).read_bytes()
+
+
+@pytest.mark.long
+def test_voters_are_rehearsed_alike_on_workers(some_workers):
+    dataset = open_data(honest_runs.table())
+    wish = {"records": 500, "epsilon": 3.0, "delta": 1e-5}
+    here = voters_comparison.rehearsed(dataset, **wish)
+    assert voters_comparison.rehearsed(dataset, **wish, engine=some_workers) == here
+
+
+@pytest.mark.long
+def test_canaries_play_alike_on_workers(some_workers):
+    run = honest_runs.crowd("sums")
+    opened = crowd_inputs.opened(run, tolerant=True)
+    made = canaries.planted(opened, *canaries.releases(run), 400)
+
+    def played(engine):
+        key = partial(noise.seeded_key, 3)
+        return canaries.played(made, 4, coins=np.random.default_rng(1), key=key, engine=engine)
+
+    for one, other in zip(played(tasks.HERE), played(some_workers), strict=True):
+        np.testing.assert_array_equal(one, other)

@@ -91,7 +91,7 @@ class _Largest:
     def __init__(self, noise: Noise) -> None:
         self._noise, self.knots = noise, _knots(noise.scale)
         self._found = np.full(len(self.knots), np.nan)
-        self._searches = [] if "laplace" in noise.family else _searches(noise, self.knots)
+        self._searches = () if "laplace" in noise.family else _searches(noise)
 
     def at(self, places: NDArray[np.int64]) -> Curve:
         """The whole curve, known at these places at least."""
@@ -123,7 +123,7 @@ def shares(noise: Noise) -> Suprema:
         top, ends = largest_excess(noise, knots, TOLERANCE), np.array([-np.inf, np.inf])
         suprema = Suprema(top, ends, ends, top[None, :, None, None])
     else:
-        suprema, *others = (search.run() for search in _searches(noise, knots))
+        suprema, *others = (search.run() for search in _searches(noise))
         for other in others:
             suprema = suprema.larger(other)
     return suprema._replace(
@@ -131,12 +131,14 @@ def shares(noise: Noise) -> Suprema:
     )
 
 
-def _searches(noise: Noise, knots: Curve) -> list[Search]:
-    """One for the law of the moved vote, or one for each class that may win ties."""
+@lru_cache(maxsize=64)
+def _searches(noise: Noise) -> tuple[Search, ...]:
+    """One for the law of the moved vote, or one for each class that may win ties; what they found is kept."""
+    knots = _knots(noise.scale)
     if noise.family == "gaussian":
-        return [Search(GaussianVote(noise.scale), noise.scale, knots, 1.0)]
+        return (Search(GaussianVote(noise.scale), noise.scale, knots, 1.0),)
     # a class that wins ties needs a lead that is smaller by one vote
-    return [Search(vote, noise.scale, knots, 1.0 - vote.a_wins) for vote in _on_whole_numbers(noise)]
+    return tuple(Search(vote, noise.scale, knots, 1.0 - vote.a_wins) for vote in _on_whole_numbers(noise))
 
 
 def _on_whole_numbers(noise: Noise) -> tuple[LatticeVote | WideLatticeVote, ...]:

@@ -26,9 +26,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pate_jax.accounting import composition, curves
+from pate_jax.accounting.curves import with_slack
 from pate_jax.accounting.filter import Cost
 from pate_jax.accounting.inputs import check_delta, check_orders
-from pate_jax.accounting.slack import with_slack
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import GaussianHistogram, laws
 from pate_jax.mechanisms.crowds import (
@@ -39,6 +39,7 @@ from pate_jax.mechanisms.crowds import (
     Judgement,
     NeighbourCounts,
     Score,
+    TeacherSums,
     Voting,
 )
 
@@ -179,6 +180,15 @@ def headcount_for(mu: float, voting: Voting) -> HeadCount:
     (35.53, 43.51)
     """
     return HeadCount(max(1.0, 1 / mu / math.sqrt(1 - _JOINED[voting]) * _MORE))
+
+
+def teacher_sums_for(mu: float, teachers: int, directions: int, length: int) -> TeacherSums:
+    """Sums of teachers' vectors that cost `mu`, however one record changes its teacher.
+
+    >>> round(teacher_sums_for(0.25, 100, 8, 1000).sigma, 1)
+    8000.0
+    """
+    return TeacherSums(teachers, directions, length, max(1.0, 2 * length / mu * _MORE))
 
 
 def histogram_for(mu: float, queries: int) -> GaussianHistogram:

@@ -21,11 +21,10 @@ from numpy.typing import NDArray
 from scipy import fft, signal, special
 
 from pate_jax.accounting import composition, trade_off
-from pate_jax.accounting.curves import Epsilon
+from pate_jax.accounting.curves import Epsilon, sampler_slack, with_slack
 from pate_jax.accounting.exact import pld, profile, renyi
 from pate_jax.accounting.exact.groups import Merged, merge
 from pate_jax.accounting.inputs import check_delta
-from pate_jax.accounting.slack import sampler_slack, with_slack
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, check_votes_suffice
 

@@ -10,16 +10,14 @@ steps_canaries    such records where sums take several steps, one a direction
 teacher_canaries  such a record in one shard, which moves a vote at every query
 canary_bounds     the lower bounds that they give, by jax_privacy
 recovery   whether repeated answers give votes away that nobody paid for
-poisoning  how many bad teachers or voters it takes to change an answer: certificates, and bad records
-trials     what bad records did, beside what is certified
-poisoned   all of it for a finished run: poisoned_teachers, poisoned_crowds and poisoned_steps
+poisoning  how many bad teachers or voters it takes to change an answer: certificates, and trials
+poisoned   all of it for a finished run: poisoned_teachers, poisoned_crowds, and sums in several steps
 shadows    a whole pipeline again and again, each time on another half of the records
 membership who took part, guessed from what shadows show: loss, LiRA, RMIA, and the noisy table
 roc        how good such guesses are, beside what a guarantee allows
 twins      broken pipelines, which every attack must detect
 sums_pipeline  the pipeline of a crowd's class sums in memory
 public_twin  attacks on a twin of public records, of which the release may speak
-members    all of it for a finished run
 reconstruction  the student again, from public inputs and released answers alone
 attributes a hidden part of a record, guessed from the student
 """

@@ -30,7 +30,7 @@ from pate_jax.accounting.data_independent import WorstCase
 from pate_jax.accounting.exact import counts
 from pate_jax.aggregate import noise
 from pate_jax.audit.attacks import canary_bounds, mechanism, membership, steps_canaries, teacher_canaries
-from pate_jax.audit.attacks.attack import Attack, Flags, of_counts
+from pate_jax.audit.attacks.attack import Attack, Flags, Way, answering, of_counts, of_list
 from pate_jax.audit.attacks.canary_bounds import Lower
 from pate_jax.audit.attacks.shadows import Pipeline
 from pate_jax.audit.attacks.sums_pipeline import Sums
@@ -42,14 +42,14 @@ from pate_jax.data.dataset import Part
 from pate_jax.data.partition import Shards
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, HeadCount
-from pate_jax.mechanisms.stable import StableAnswers
 from pate_jax.runs import budget, ledger
 from pate_jax.runs import inputs as run_inputs
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.crowds import steps
 from pate_jax.runs.crowds.inputs import Crowd
-from pate_jax.runs.directory import RunDirectory, kind_of
+from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
+from pate_jax.system.tasks import HERE, Engine
 
 RUNS = 16  # at least, in which the canaries play
 _FAR = 1 << 30  # coordinate of a canary, far beyond what a vector may hold
@@ -81,11 +81,12 @@ def played(
     *,
     coins: np.random.Generator,
     key: Callable[[], jax.Array] = noise.fresh_key,
+    engine: Engine = HERE,
 ) -> Played:
     """So many runs, each with coins and noise of its own."""
     half = pipeline.records // 2
     tossed = coins.random((runs, half)) < 0.5
-    seen = [pipeline(np.concatenate([one, ~one]), key=key()) for one in tossed]
+    seen = steps_canaries.games(pipeline, tossed, key, engine)
     table = np.stack([one.table for one in seen if one.table is not None])
     logits = membership.logit(np.stack([one.confidence for one in seen]))
     return Played(tossed, table[:, :half], logits[:, :half] - logits[:, half:])
@@ -172,14 +173,19 @@ class Bounds(NamedTuple):
 
 
 def unfit(run: RunDirectory) -> str | None:
-    """Why canaries cannot play in a run's pipeline: class sums, or linear teachers, can."""
-    if kind_of(run) == "crowd":
-        fits = run.record.read().crowd.voters == "sums"
-    else:
-        settings = run.record.read()
-        if (reason := mechanism.unfit(run) or of_counts(run)) is not None:
-            return reason
-        fits = "data" in settings and settings.teacher.closed_form
+    """Why canaries cannot play in the pipeline of a run of teachers: linear ones can."""
+    settings = run.record.read()
+    fits = "data" in settings and settings.teacher.closed_form
+    return of_list(run) or of_counts(run) or _missing(run, fits)
+
+
+def no_sums(run: RunDirectory) -> str | None:
+    """Why canaries cannot play in a crowd's pipeline: class sums can."""
+    return _missing(run, run.record.read().crowd.voters == "sums")
+
+
+def _missing(run: RunDirectory, fits: bool) -> str | None:
+    """What is missing: a pipeline that fits, or a part of the installation."""
     if fits:
         return canary_bounds.missing()
     return (
@@ -188,27 +194,26 @@ def unfit(run: RunDirectory) -> str | None:
     )
 
 
-def of_run(run: RunDirectory, flags: Flags) -> Bounds:
-    """The bounds for a run, from as many canaries as asked for."""
+def _enough(flags: Flags) -> int:
+    """As many canaries as asked for."""
     if flags.canaries < _LEAST:
         raise PateError(f"canaries={flags.canaries} must be at least {_LEAST}; thousands show something")
-    if kind_of(run) == "crowd":
-        return of_sums(run, flags.canaries)
-    return of_teachers(run, flags.canaries)
+    return flags.canaries
 
 
-def of_sums(run: RunDirectory, canaries: int) -> Bounds:
+def of_sums(run: RunDirectory, flags: Flags) -> Bounds:
     """All canaries in one data set, over several runs."""
+    canaries = _enough(flags)
     opened = crowd_inputs.opened(run, tolerant=True)
     if steps.planned(run) > 1:
-        return of_steps(opened, releases(run)[1], canaries)
+        return of_steps(opened, releases(run)[1], canaries, flags.engine)
     made = planted(opened, *releases(run), canaries)
     runs = game(canaries, made.records // 2)
-    seen = played(made, runs, coins=_coins())
+    seen = played(made, runs, coins=_coins(), engine=flags.engine)
     return Bounds(seen.coins.size, runs, bounds(seen, made, opened.choice.delta))
 
 
-def of_steps(opened: Crowd, number: HeadCount, canaries: int) -> Bounds:
+def of_steps(opened: Crowd, number: HeadCount, canaries: int, engine: Engine = HERE) -> Bounds:
     """The same where sums take several steps."""
     made = steps_canaries.planted(
         opened.plan,
@@ -220,7 +225,7 @@ def of_steps(opened: Crowd, number: HeadCount, canaries: int) -> Bounds:
         by_user=opened.choice.by == "user",
     )
     runs = game(canaries, made.records // 2)
-    seen = steps_canaries.played(made, runs, coins=_coins())
+    seen = steps_canaries.played(made, runs, coins=_coins(), engine=engine)
     return Bounds(seen.coins.size, runs, steps_canaries.bounds(seen, made, opened.choice.delta))
 
 
@@ -241,20 +246,19 @@ def planted(opened: Crowd, table: ClassSums, number: HeadCount, canaries: int) -
     return voters(scaling, pool, table, number, max(1, canaries // RUNS))
 
 
-def of_teachers(run: RunDirectory, canaries: int) -> Bounds:
+def of_teachers(run: RunDirectory, flags: Flags) -> Bounds:
     """One canary in a run, over many runs."""
-    inputs, line = run_inputs.open(run, tolerant=True), next(ledger.lines(run.ledger))
-    if isinstance(line.event.mechanism, StableAnswers) or line.event.mechanism.releases_counts:
-        raise PateError(unfit(run) or "no canary suits a list of stable answers")
+    canaries = _enough(flags)
+    inputs, (asked, event) = run_inputs.open(run, tolerant=True), answering(run)
     pool = inputs.seen_of(inputs.dataset.public)
-    race = mechanism.race(line.event.mechanism, line.event.teachers, line.event.classes)[0][0]
+    race = mechanism.race(asked, event.teachers, event.classes)[0][0]
     key = secrets.token_bytes(32)
-    pair = teacher_canaries.votes(labeller(inputs), pool, race, line.event.asked, key=key)
-    seen = teacher_canaries.rates(line.event.mechanism, pair, canaries, coins=_coins())
-    worst = WorstCase(line.event.mechanism, [line.event.teachers], line.event.classes)
+    pair = teacher_canaries.votes(labeller(inputs), pool, race, event.asked, key=key)
+    seen = teacher_canaries.rates(asked, pair, canaries, coins=_coins())
+    worst = WorstCase(asked, [event.teachers], event.classes)
 
     def claim(delta: float) -> float:
-        return float(worst.figure(np.array([line.event.asked]), delta).epsilon.epsilon)
+        return float(worst.figure(np.array([event.asked]), delta).epsilon.epsilon)
 
     delta = budget.agreed_delta(run, None)
     return Bounds(canaries, canaries, canary_bounds.many_runs(seen, claim, (delta, *_WIDE)))
@@ -278,4 +282,4 @@ def _coins() -> np.random.Generator:
     return np.random.default_rng(secrets.randbits(128))
 
 
-ATTACK = Attack("canaries", unfit, of_run)
+ATTACK = Attack("canaries", {"teachers": Way(of_teachers, unfit), "crowd": Way(of_sums, no_sums)})

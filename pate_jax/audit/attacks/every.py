@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from pate_jax.audit.attacks import (
     canaries,
     mechanism,
-    members,
+    membership,
     poisoned,
     public_twin,
     reconstruction,
@@ -18,9 +18,8 @@ from pate_jax.audit.attacks import (
 from pate_jax.audit.attacks.attack import Attack, Finding, Flags
 from pate_jax.audit.attacks.public_twin import Twin
 from pate_jax.errors import PateError
-from pate_jax.runs import results, stages
-from pate_jax.runs.crowds import stages as crowd_stages
-from pate_jax.runs.directory import RunDirectory, kind_of
+from pate_jax.runs import kinds, results
+from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.report import attacks
 from pate_jax.student import Student
 from pate_jax.system import storage
@@ -31,7 +30,7 @@ _ALL = (
     canaries.ATTACK,
     recovery.ATTACK,
     poisoned.ATTACK,
-    members.ATTACK,
+    membership.ATTACK,
     reconstruction.ATTACK,
     public_twin.ATTACK,
 )
@@ -103,11 +102,11 @@ def attacked(run: RunDirectory, only: str | None = None, flags: Flags = _USUAL) 
     chosen = list(ATTACKS.values()) if only is None else [_named(only)]
     if flags.draws is not None and flags.draws < 1:
         raise PateError(f"draws={flags.draws} must be at least 1; a million are few")
+    unfit = {one.name: reason for one in chosen if (reason := one.unfit(run)) is not None}
+    if len(unfit) == len(chosen):
+        raise PateError(next(iter(unfit.values())))
     run.existing(run.ledger, "aggregate")
-    unfit = {one.name: one.unfit(run) for one in chosen}
-    if only is not None and (reason := unfit[only]) is not None:
-        raise PateError(reason)
-    left_out = tuple(name for name, reason in unfit.items() if reason is not None)
+    left_out = tuple(unfit)
     made = {one.name: one.attacked(run, flags) for one in chosen if one.name not in left_out}
     found = Attacked(made, left_out)
     storage.write_json(run.attacks, results.ATTACKS, found.to_dict(), mode=0o600)
@@ -125,15 +124,12 @@ def _named(name: str) -> Attack:
 
 def tell(run: RunDirectory, twin: Mapping[str, Any] | None) -> None:
     """Write the owner's page of a finished run again, and with a twin the whole release."""
-    if kind_of(run) == "party" or not (run.results.exists() and run.statement.exists()):
+    if not (run.results.exists() and run.statement.exists()):
         return
-    tell_owner, tell_all = stages.tell_owner, stages.tell
-    if kind_of(run) == "crowd":
-        tell_owner, tell_all = results.tell_owner, crowd_stages.tell
     if twin is None:
-        tell_owner(run)
+        kinds.of(run).tell_owner(run)
         return
     found = results.kept(run) | {"attacked": attacks.paragraph(twin)}
     statement = storage.read_json(run.public_statement, "statement")
     results.keep(run, Student.load(run.student), statement, found)
-    tell_all(run)
+    kinds.of(run).tell(run)

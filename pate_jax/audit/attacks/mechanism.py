@@ -25,22 +25,16 @@ from pate_jax.accounting.exact.noise_law import passing
 from pate_jax.accounting.exact.pair import Moves
 from pate_jax.aggregate import noise
 from pate_jax.aggregate.crowds import noisy_table
-from pate_jax.audit.attacks.attack import Attack, Flags
-from pate_jax.errors import PateError
+from pate_jax.audit.attacks.attack import Attack, Flags, Way, answering, of_list
 from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, NeighbourCounts
-from pate_jax.mechanisms.stable import StableAnswers
 from pate_jax.runs import ledger
-from pate_jax.runs.directory import RunDirectory, kind_of
+from pate_jax.runs.directory import RunDirectory
 from pate_jax.system import progress
 
 DOUBT = 0.05  # the chance that the lower bound of an honest sampler is above the truth
 LEAST, MOST = 1_000_000, 40_000_000  # draws of each side
 CLOSE = 0.93  # of the exact epsilon: what the bound of an honest sampler is expected to be, if draws suffice
-_NO_DRAWS = (
-    "{} gave a list of stable answers, and there is no attack by draws on a whole list: `pate verify` draws "
-    "its answers again; leave out --only mechanism"
-)
 _CHUNK = 200_000  # draws at a time
 _THRESHOLDS = 64  # of a table's reading
 _SHARES = (0.05, 0.1, 0.2, 0.4)  # of the total variation: deltas that the comparison may be made at
@@ -92,26 +86,19 @@ class Audits(NamedTuple):
         return "\n".join(f"mechanism: {one.sentence()}" for one in self.audits)
 
 
-def of_run(run: RunDirectory, flags: Flags, *, key: Key = noise.fresh_key) -> Audits:
-    """The audit of the mechanism that answered, or of every different release of a crowd."""
-    if kind_of(run) == "crowd":
-        releases = dict.fromkeys(line.event for line in ledger.releases(run.ledger))
-        return Audits([of_table(one, key=key, draws=flags.draws) for one in releases])
-    line = next(ledger.lines(run.ledger))  # it names the teachers and the classes
-    if isinstance(line.event.mechanism, StableAnswers):
-        raise PateError(_NO_DRAWS.format(run.root))
-    mechanism, teachers, classes = line.event.mechanism, line.event.teachers, line.event.classes
+def of_tables(run: RunDirectory, flags: Flags, *, key: Key = noise.fresh_key) -> Audits:
+    """The audit of every different table that was released."""
+    releases = dict.fromkeys(line.event for line in ledger.releases(run.ledger))
+    return Audits([of_table(one, key=key, draws=flags.draws) for one in releases])
+
+
+def of_teachers(run: RunDirectory, flags: Flags, *, key: Key = noise.fresh_key) -> Audits:
+    """The audit of the mechanism that answered."""
+    mechanism, event = answering(run)
     if mechanism.releases_counts:
-        row = NeighbourCounts(queries=1, classes=classes, votes=1, sigma=mechanism.noise.scale)
+        row = NeighbourCounts(queries=1, classes=event.classes, votes=1, sigma=mechanism.noise.scale)
         return Audits([of_table(row, key=key, draws=flags.draws, called="a row of counts")])
-    return Audits([of_answers(mechanism, teachers, classes, key=key, draws=flags.draws)])
-
-
-def unfit(run: RunDirectory) -> str | None:
-    """Why a run's noise cannot be attacked by draws: it belongs to a whole list of answers."""
-    line = None if kind_of(run) == "crowd" else next(ledger.lines(run.ledger), None)
-    of_list = line is not None and isinstance(line.event.mechanism, StableAnswers)
-    return _NO_DRAWS.format(run.root) if of_list else None
+    return Audits([of_answers(mechanism, event.teachers, event.classes, key=key, draws=flags.draws)])
 
 
 def of_answers(
@@ -289,4 +276,5 @@ def _chunks(draws: int) -> Iterator[int]:
             steps.advance(min(_CHUNK, draws - start))
 
 
-ATTACK = Attack("mechanism", unfit, of_run)
+_TABLES = Way(of_tables)
+ATTACK = Attack("mechanism", {"teachers": Way(of_teachers, of_list), "crowd": _TABLES, "method": _TABLES})

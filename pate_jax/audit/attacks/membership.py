@@ -16,19 +16,26 @@ pipeline says of a record that is a member and of one that is not:
 
 Variances are those of each record from 128 shadows on (64 with and 64 without it), and below that one for all
 records, as in the paper.
+
+Runs of crowds and of linear teachers can be attacked so: their public side, noise and private records are
+read again. One person in ten never is a member: others are compared with these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from scipy import special
 
+from pate_jax.audit.attacks import replicas, shadows
+from pate_jax.audit.attacks.attack import OF_RECORDS, Attack, Flags, Way, of_counts, of_list
+from pate_jax.audit.attacks.replicas import Replayed
 from pate_jax.audit.attacks.roc import Measured, Promise, measured
 from pate_jax.audit.attacks.shadows import Shadows
+from pate_jax.runs.directory import RunDirectory
 
 MANY = 128  # shadows from which on each record has a variance of its own
 _LEAST = 0.01  # of a probability whose logit is fitted: fitted shares may be 0, and tails would rule the fit
@@ -116,3 +123,60 @@ def _log_density(seen: Scores, side: _Side) -> Scores:
     """Of a normal law, up to a constant."""
     found: np.ndarray = -((seen - side.mean) ** 2) / side.variance / 2 - np.log(side.variance) / 2
     return found
+
+
+class Guesses(NamedTuple):
+    """What all attacks guessed."""
+
+    attacks: list[Measured]
+
+    @property
+    def holds(self) -> bool:
+        """Whether none shows more than the guarantee allows."""
+        return all(one.holds for one in self.attacks)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        each = [{**one.to_dict(), "sentence": one.sentence()} for one in self.attacks]
+        return {"warning": OF_RECORDS, "attacks": each}
+
+    def text(self) -> str:
+        """For a terminal."""
+        runs = self.attacks[0].targets
+        head = f"membership, by {runs} shadow runs on half of the records ({OF_RECORDS}):"
+        return "\n".join([head, *(f"  {one.sentence()}" for one in self.attacks)])
+
+
+def of_run(make: Callable[[RunDirectory], Replayed], run: RunDirectory, flags: Flags) -> Guesses:
+    """The figures of all attacks on a run, whose pipeline `make` repeats in memory; nothing is written."""
+    made, promise = make(run)
+    seed = int.from_bytes(run.secret.derive("shadow runs")[:8], "big")
+    remade = shadows.Remade(make, run.root)
+    seen = shadows.played(made, flags.shadows, seed, engine=flags.engine, remade=remade)
+    return Guesses(attacked(seen, promise, made.released))
+
+
+def unfit(run: RunDirectory) -> str | None:
+    """Why shadow runs of a run of teachers cannot be made in memory: those of linear ones can."""
+    settings = run.record.read()
+    if "data" not in settings:
+        return (
+            f"{run.root} was made from votes alone, so nobody's records are known: attack the runs of those "
+            "who have the records"
+        )
+    if not settings.teacher.closed_form:
+        return (
+            f"the teachers of {run.root} learn step by step, so that each shadow run would take as long as "
+            "the run itself: see `pate risk`, which gives the exact figures of single people. Runs of linear "
+            "teachers and of crowds are repeated in memory"
+        )
+    return of_list(run) or of_counts(run)
+
+
+ATTACK = Attack(
+    "membership",
+    {
+        "teachers": Way(lambda *of: of_run(replicas.linear_teachers, *of), unfit),
+        "crowd": Way(lambda *of: of_run(replicas.crowd, *of)),
+    },
+)

@@ -24,10 +24,20 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int, Num
 
-from pate_jax.audit.attacks import trials
+from pate_jax.audit.attacks import poisoning
 from pate_jax.audit.attacks.poisoned_teachers import QUICK, judged, of_student
-from pate_jax.audit.attacks.poisoning import POISONS, Placement, Poison, Trigger, numbers, poisoned
-from pate_jax.audit.attacks.trials import Marked, Targeted, Trial, compared
+from pate_jax.audit.attacks.poisoning import (
+    POISONS,
+    Marked,
+    Placement,
+    Poison,
+    Targeted,
+    Trial,
+    Trigger,
+    compared,
+    numbers,
+    poisoned,
+)
 from pate_jax.crowd import Voters, classifier, shares, tables, vectors
 from pate_jax.crowd.classifier import Pool
 from pate_jax.crowd.directions import label_noise
@@ -294,7 +304,7 @@ class PoisonedCrowd:
             return None
         on = self.trigger.on(self.crowd.seen.public.inputs)
         said, before = (self.answered(one, on).probabilities.argmax(1) for one in (told, self.told))
-        return trials.marked(said, before, plain)
+        return poisoning.marked(said, before, plain)
 
     def _student(self, told: Table, last: bool) -> Marked | None:
         """Of a student that is quick to make, or else in the last trial."""

@@ -16,10 +16,19 @@ from jaxtyping import Int
 
 from pate_jax import aggregate, ensemble, student, voting
 from pate_jax.aggregate import Answers, noise, stable
-from pate_jax.audit.attacks import poisoning, trials
-from pate_jax.audit.attacks.poisoning import Placement, Poison, Trigger, numbers, placed, poisoned
+from pate_jax.audit.attacks import poisoning
+from pate_jax.audit.attacks.poisoning import (
+    Marked,
+    Placement,
+    Poison,
+    Trial,
+    Trigger,
+    compared,
+    numbers,
+    placed,
+    poisoned,
+)
 from pate_jax.audit.attacks.removals import WAVE, Removals, trained
-from pate_jax.audit.attacks.trials import Marked, Trial, compared
 from pate_jax.data import Part
 from pate_jax.ensemble import checkpoint
 from pate_jax.errors import PateError
@@ -82,7 +91,7 @@ class PoisonedTeachers:
         shards: dict[int, list[int]] = {}
         for place, name in enumerate(names):
             shards.setdefault(self._teacher(name), []).append(place)
-        for poison, placement in trials.kinds():
+        for poison, placement in poisoning.kinds():
             for bad in numbers(len(names)):
                 random = np.random.default_rng(self._word)
                 units = [names[place] for place in placed(list(shards.values()), placement, bad, random)]
@@ -209,7 +218,7 @@ def of_student(
     said, before, plain = (
         who(seen).argmax(1) for who, seen in ((learned, on), (released, on), (released, inputs))
     )
-    return trials.marked(said, before, plain)
+    return poisoning.marked(said, before, plain)
 
 
 def _leads(votes: np.ndarray, leaders: np.ndarray) -> np.ndarray:
@@ -220,4 +229,4 @@ def _leads(votes: np.ndarray, leaders: np.ndarray) -> np.ndarray:
 
 
 def _trigger(poison: Poison, said: np.ndarray, before: np.ndarray, plain: np.ndarray) -> Marked | None:
-    return trials.marked(said.argmax(1), before.argmax(1), plain) if poison == "backdoor" else None
+    return poisoning.marked(said.argmax(1), before.argmax(1), plain) if poison == "backdoor" else None

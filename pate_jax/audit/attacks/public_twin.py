@@ -18,8 +18,8 @@ import numpy as np
 from jaxtyping import Int
 
 from pate_jax.aggregate import noise
-from pate_jax.audit.attacks import mechanism, members, membership, replicas, shadows
-from pate_jax.audit.attacks.attack import Attack, Flags
+from pate_jax.audit.attacks import mechanism, membership, replicas, shadows
+from pate_jax.audit.attacks.attack import Attack, Flags, Way, answering
 from pate_jax.audit.attacks.mechanism import Audits, Key
 from pate_jax.audit.attacks.roc import Measured, Promise
 from pate_jax.audit.attacks.tables_pipeline import Tables
@@ -27,11 +27,10 @@ from pate_jax.audit.attacks.teachers_pipeline import LinearTeachers
 from pate_jax.crowd import Voters
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import HeadCount
-from pate_jax.mechanisms.stable import StableAnswers
-from pate_jax.runs import inputs, ledger
+from pate_jax.runs import inputs
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.crowds import steps
-from pate_jax.runs.directory import RunDirectory, kind_of
+from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.queries import asked_inputs
 from pate_jax.runs.report import attacks
@@ -65,22 +64,22 @@ class Twin(NamedTuple):
 
 
 def unfit(run: RunDirectory) -> str | None:
-    """Why a run has no twin: it has no student yet, or its noise is not drawn here and answer by answer."""
-    if kind_of(run) == "party":
-        return f"{run.root} is a party's part of a vote, whose noise no party draws alone: leave out --only"
+    """Why a run has no twin: it has no student yet, or its noise is not drawn answer by answer."""
     if not run.results.exists():
         return f"{run.root} has released no student yet, whose labels a twin needs: run `pate student` first"
-    return mechanism.unfit(run)
+    return mechanism.ATTACK.unfit(run)
 
 
-def of_run(run: RunDirectory, flags: Flags) -> Twin:
-    """The attacks on the twin of a run."""
-    audits = mechanism.of_run(run, flags._replace(draws=flags.draws or mechanism.LEAST), key=_keys())
-    if members.unfit(run) is not None:
+def of_run(
+    audited: Callable[..., Audits],
+    make: Callable[[RunDirectory], tuple[Tables | LinearTeachers, Promise]],
+    run: RunDirectory,
+    flags: Flags,
+) -> Twin:
+    """The attacks on the twin of a run, whose noise `audited` attacks and whose pipeline `make` repeats."""
+    audits = audited(run, flags._replace(draws=flags.draws or mechanism.LEAST), key=_keys())
+    if membership.ATTACK.unfit(run) is not None:
         return Twin(0, [], audits)
-    make: Callable[[RunDirectory], tuple[Tables | LinearTeachers, Promise]] = (
-        of_crowd if kind_of(run) == "crowd" else of_teachers
-    )
     made, promise = make(run)
     remade = shadows.Remade(make, run.root)
     seen = shadows.played(made, flags.shadows, _PUBLIC_SEED, engine=flags.engine, remade=remade)
@@ -105,20 +104,20 @@ def of_crowd(run: RunDirectory) -> tuple[Tables, Promise]:
 def of_teachers(run: RunDirectory) -> tuple[LinearTeachers, Promise]:
     """The pipeline of linear teachers on public inputs, which are cut into as many shards at random."""
     opened, promise = inputs.open(run, tolerant=True), replicas.promised(run)
-    line, (some, labels) = next(ledger.lines(run.ledger)), _records(opened)
-    if opened.net.front is None or isinstance(line.event.mechanism, StableAnswers):
+    (asked, event), (some, labels) = answering(run), _records(opened)
+    if opened.net.front is None:
         raise PateError(f"{run.root} has no linear teachers whose answers are repeated one by one")
-    shards = np.random.default_rng(_PUBLIC_SEED).integers(0, line.event.teachers, len(some))
+    shards = np.random.default_rng(_PUBLIC_SEED).integers(0, event.teachers, len(some))
     made = LinearTeachers(
         entries=opened.net.front(opened.seen_of(opened.dataset.public)[some]),
         labels=labels,
         persons=np.arange(len(some)),
         teacher_of=shards,
         asked=opened.net.front(opened.seen_of(asked_inputs(opened))),
-        teachers=line.event.teachers,
-        classes=line.event.classes,
+        teachers=event.teachers,
+        classes=event.classes,
         penalty=opened.teacher.resolved().weight_decay or 0.0,
-        mechanism=line.event.mechanism,
+        mechanism=asked,
         promised=promise,
         reference=max(1, len(some) // _REFERENCE),
     )
@@ -142,4 +141,10 @@ def _keys() -> Key:
     return following
 
 
-ATTACK = Attack("twin", unfit, of_run)
+ATTACK = Attack(
+    "twin",
+    {
+        "teachers": Way(lambda *of: of_run(mechanism.of_teachers, of_teachers, *of), unfit),
+        "crowd": Way(lambda *of: of_run(mechanism.of_tables, of_crowd, *of), unfit),
+    },
+)

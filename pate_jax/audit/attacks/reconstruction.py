@@ -14,9 +14,10 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ import numpy as np
 
 from pate_jax import accounting, data
 from pate_jax.audit.attacks import attributes
-from pate_jax.audit.attacks.attack import OF_RECORDS, Attack, Flags
+from pate_jax.audit.attacks.attack import OF_RECORDS, Attack, Flags, Way
 from pate_jax.audit.attacks.attributes import Inferred
 from pate_jax.audit.retraining import compared
 from pate_jax.audit.subject import Subject
@@ -34,7 +35,7 @@ from pate_jax.models import trees
 from pate_jax.runs import students
 from pate_jax.runs.crowds import stages, steps
 from pate_jax.runs.crowds.inputs import Crowd
-from pate_jax.runs.directory import RunDirectory, kind_of
+from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.queries import asked_inputs
 from pate_jax.runs.release.findings import Finding, failed
@@ -150,21 +151,28 @@ class Released(RunDirectory):
         return OneKey(self.keys, self.ledger, self.root, key=self.key)
 
 
-def rebuilt(run: RunDirectory, opened: Inputs, folder: Path) -> Student:
-    """The student, trained again in a folder that holds released files alone."""
+def rebuilt(learn: Callable[[Inputs], Student], run: RunDirectory, opened: Inputs, folder: Path) -> Student:
+    """The student, trained again by `learn` in a folder that holds released files alone."""
     there = Released(folder, run.secret.derive(_KEY))
     for path in (path for pattern in _RELEASED for path in run.private.glob(pattern)):
         _copied(path, there.private / path.name)
-    choice, asked = opened.choice, [] if kind_of(run) == "crowd" else [asked_inputs(opened)]
-    public = without_private(opened.dataset)
+    choice, public = opened.choice, without_private(opened.dataset)
     inputs = dataclasses.replace(opened, run=there, opened=public)
     kept = (run.root, choice.private, choice.manual_dir, choice.data_dir)
     with sealed([path for path in kept if path is not None]):
-        config = students.taught(there)
-        for part in asked:
-            return students.learn(there, config, public, part)
-        last = Crowd(inputs, there.record.read().crowd).at(len(steps.shown(there).tables))
-        return stages.learn(last, config)[0]
+        return learn(inputs)
+
+
+def _of_answers(asked: data.Part, inputs: Inputs) -> Student:
+    """What the answers to these inputs teach."""
+    return students.learn(inputs.run, students.taught(inputs.run), inputs.dataset, asked)
+
+
+def _of_tables(inputs: Inputs) -> Student:
+    """What the tables of a crowd teach."""
+    run = inputs.run
+    last = Crowd(inputs, run.record.read().crowd).at(len(steps.shown(run).tables))
+    return stages.learn(last, students.taught(run))[0]
 
 
 def without_private(dataset: data.Dataset) -> data.Dataset:
@@ -237,8 +245,6 @@ def _seen(dataset: data.Dataset, inputs: np.ndarray) -> set[str]:
 
 def unfit(run: RunDirectory) -> str | None:
     """Why the student of a run cannot be made again from public things."""
-    if kind_of(run) == "party":
-        return f"{run.root} is one party's part of a vote: `pate verify {run.root}` checks what it holds"
     if not run.results.exists():
         return f"{run.root} has no student yet: run `pate student {run.root}` first"
     if "data" not in run.record.read():
@@ -246,14 +252,35 @@ def unfit(run: RunDirectory) -> str | None:
     return None
 
 
-def of_run(run: RunDirectory, flags: Flags) -> Reconstructed:
-    """Make the student of a run again, look at what its release holds, and try to infer a hidden part."""
+def of_teachers(run: RunDirectory, flags: Flags) -> Reconstructed:
+    """Make the student of teachers' answers again."""
+    del flags
+    opened = _opened(run)
+    asked = asked_inputs(opened)
+    return _found(partial(_of_answers, asked), run, opened, asked.inputs)
+
+
+def of_crowd(run: RunDirectory, flags: Flags) -> Reconstructed:
+    """Make the student of a crowd's tables again."""
+    del flags
+    opened = _opened(run)
+    return _found(_of_tables, run, opened, opened.dataset.public.inputs)
+
+
+def _opened(run: RunDirectory) -> Inputs:
     opened = Subject(run).opened
     if not isinstance(opened, Inputs):
         raise PateError(opened.text)
+    return opened
+
+
+def _found(
+    learn: Callable[[Inputs], Student], run: RunDirectory, opened: Inputs, public: np.ndarray
+) -> Reconstructed:
+    """Make the student again, look at what the release holds, and try to infer a hidden part."""
     released, dataset = Student.load(run.student), opened.dataset
     with tempfile.TemporaryDirectory() as name:
-        again = rebuilt(run, opened, Path(name) / "released")
+        again = rebuilt(learn, run, opened, Path(name) / "released")
         again.save(Path(name) / "student")
         finding = compared(
             released.parameters,
@@ -264,18 +291,14 @@ def of_run(run: RunDirectory, flags: Flags) -> Reconstructed:
         if again.description != released.description:
             finding = failed("the student is another net than public inputs and answers give")
         same = all(
-            (Path(name) / "student" / file).read_bytes() == (run.student / file).read_bytes()
-            for file in ("parameters.npz", "student.json")
+            file.read_bytes() == (run.student / file.name).read_bytes()
+            for file in (Path(name) / "student").iterdir()
         )
     return Reconstructed(
         finding,
         same,
         contents(run.release),
-        held(
-            released,
-            dataset,
-            dataset.public.inputs if kind_of(run) == "crowd" else asked_inputs(opened).inputs,
-        ),
+        held(released, dataset, public),
         _inferred(run, released, dataset),
     )
 
@@ -291,4 +314,4 @@ def _inferred(run: RunDirectory, student: Student, dataset: data.Dataset) -> Inf
     return attributes.inferred(lambda some: student(some), members, others, public, hidden, allowed)
 
 
-ATTACK = Attack("reconstruction", unfit, of_run)
+ATTACK = Attack("reconstruction", {"teachers": Way(of_teachers, unfit), "crowd": Way(of_crowd, unfit)})

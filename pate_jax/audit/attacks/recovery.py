@@ -22,15 +22,15 @@ from pate_jax import accounting, aggregate, voting
 from pate_jax.accounting.inputs import CUSTOMARY_DELTA
 from pate_jax.aggregate import noise
 from pate_jax.audit.attacks import mechanism as audits
-from pate_jax.audit.attacks.attack import OF_VOTES, Attack, Flags, of_counts
+from pate_jax.audit.attacks.attack import OF_VOTES, Attack, Flags, Way, answering, of_counts, of_list
 from pate_jax.audit.attacks.mechanism import Key
 from pate_jax.data import Part
 from pate_jax.data.dataset import numbered_ids
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
-from pate_jax.mechanisms.stable import StableAnswers
+from pate_jax.mechanisms.events import Answers
 from pate_jax.runs import answers, batches, inputs, ledger, stages
-from pate_jax.runs.directory import RunDirectory, kind_of
+from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.queries import asked_inputs
 from pate_jax.system import storage
@@ -40,10 +40,6 @@ _COPIES = 100  # in other words, of each query that is asked
 _INPUTS, _REPEATS = 100, 20  # that are asked again word by word, and how often
 _MOVED, _DIGIT = 2, 1e-4  # pixels that an image moves by at most, and share that a number changes by
 _ALARM = 1e-4  # of the limit by which a second draw is said to be free: as in `roc`
-_EXACT = (
-    "{} answers with exact pluralities, where they are stable: another wording brings the same answer and no "
-    "new noise, so leave out --only"
-)
 Votes = Int[np.ndarray, "query class"]
 
 
@@ -241,24 +237,13 @@ def near_duplicates(inputs: np.ndarray, copies: int, random: np.random.Generator
 
 
 def unfit(run: RunDirectory) -> str | None:
-    """Why nothing of a run can be asked again: it releases a table once, or exact pluralities."""
-    if kind_of(run) == "crowd":
-        return (
-            f"{run.root} is the run of a crowd, which releases each table once: no question is answered "
-            "twice, so leave out --only"
-        )
-    line = next(ledger.lines(run.ledger), None)
-    if line is not None and isinstance(line.event.mechanism, StableAnswers):
-        return _EXACT.format(run.root)
-    return of_counts(run)
+    """Why nothing of a run can be asked again: it releases exact pluralities, or whole rows of counts."""
+    return of_list(run) or of_counts(run)
 
 
 def of_run(run: RunDirectory, flags: Flags, *, key: Key = noise.fresh_key) -> Recovered:
     """Ask about some queries of a run in other words, with new noise; the run itself is asked nothing."""
-    line, settings = next(ledger.lines(run.ledger)), run.record.read()
-    mechanism = line.event.mechanism
-    if isinstance(mechanism, StableAnswers):
-        raise PateError(_EXACT.format(run.root))
+    (mechanism, event), settings = answering(run), run.record.read()
     asked = answers.load_asked(run)
     if not len(asked.votes):
         raise PateError(f"{run.root} has asked about nothing: there are no votes to rebuild")
@@ -270,13 +255,13 @@ def of_run(run: RunDirectory, flags: Flags, *, key: Key = noise.fresh_key) -> Re
     wrong = rebuilt(mechanism, votes, copies, key=key)
     delta = settings.delta or CUSTOMARY_DELTA
     moved = np.abs(copies - votes[:, None]).sum(2).mean() / 2
-    costs = [_charged(mechanism, line, number, delta) for number in ANSWERS]
+    costs = [_charged(mechanism, event, number, delta) for number in ANSWERS]
     return Recovered(
-        line.event.teachers,
+        event.teachers,
         float(moved) if "data" in settings else None,
         tuple(Rebuilt(*one) for one in zip(ANSWERS, wrong, costs, strict=True)),
         delta,
-        repeated(mechanism, line.event.teachers, line.event.classes),
+        repeated(mechanism, event.teachers, event.classes),
     )
 
 
@@ -290,11 +275,9 @@ def contested(votes: Votes) -> Int[np.ndarray, " row"]:
     return np.unique(order[[0, len(order) // 2]])
 
 
-def _charged(mechanism: Mechanism, line: ledger.AnswerLine, number: int, delta: float) -> float:
+def _charged(mechanism: Mechanism, event: Answers, number: int, delta: float) -> float:
     """The epsilon of so many answers, whatever the votes."""
-    cost, _ = accounting.worst_case(
-        mechanism, [line.event.teachers] * number, delta, classes=line.event.classes
-    )
+    cost, _ = accounting.worst_case(mechanism, [event.teachers] * number, delta, classes=event.classes)
     return float(cost.epsilon)
 
 
@@ -308,4 +291,4 @@ def _votes_on(opened: Inputs, rows: Int[np.ndarray, " query"]) -> Int[np.ndarray
     return np.asarray(found).reshape(len(rows), _COPIES, -1)
 
 
-ATTACK = Attack("recovery", unfit, of_run)
+ATTACK = Attack("recovery", {"teachers": Way(of_run, unfit)})  # a crowd answers no question twice

@@ -33,13 +33,16 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, NeighbourCounts
 from pate_jax.models.trees import Tree
 from pate_jax.runs import answers
+from pate_jax.runs import inputs as run_inputs
 from pate_jax.runs.crowds import rivals, steps
 from pate_jax.runs.crowds.inputs import Crowd
+from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.ledger import CrowdLine
 from pate_jax.runs.queries import asked_inputs
 from pate_jax.student import spaces
 from pate_jax.system import progress, storage
+from pate_jax.system.tasks import HERE, Engine
 
 WAVE = 16  # people of a wave whose teachers learn step by step: a few minutes at most are lost by a stop
 _KIND, _MADE_FROM = "risk-wave", "risk-made-from"
@@ -92,7 +95,7 @@ class Removals:
         width = checkpoint.plan(stored[0]).width if stored else self.inputs.teacher.width
         return replace(self.inputs.teacher, width=width)
 
-    def moves(self, persons: Sequence[str]) -> list[Moves]:
+    def moves(self, persons: Sequence[str], engine: Engine = HERE) -> list[Moves]:
         """The moved votes of each of these people, from the waves that are kept and from new ones."""
         self.agree()
         found = self._found()
@@ -101,11 +104,11 @@ class Removals:
             steps.advance(len(persons) - len(waiting), found=True)
             if waiting:
                 self._control(waiting)
-            for wave in self._waves(waiting):
-                made = self._without(wave)
+            there = self if engine is HERE else (self.inputs.run.root, self.folder)
+            for _, made in engine.each(one_wave, [Wave(there, wave) for wave in self._waves(waiting)]):
                 self._keep(made)
                 found |= made
-                steps.advance(len(wave))
+                steps.advance(len(made))
         return [found[name] for name in persons]
 
     def agree(self) -> None:
@@ -145,7 +148,7 @@ class Removals:
             yield {teacher: queues[teacher].popleft() for teacher in first}
             queues = {teacher: queue for teacher, queue in queues.items() if queue}
 
-    def _without(self, wave: Mapping[int, str]) -> dict[str, Moves]:
+    def without(self, wave: Mapping[int, str]) -> dict[str, Moves]:
         """The votes that move without each person of a wave."""
         shards, rest = self.inputs.shards, {}
         for teacher, name in wave.items():
@@ -186,6 +189,24 @@ class Removals:
     @cached_property
     def _asked(self) -> np.ndarray:
         return self.inputs.seen_of(asked_inputs(self.inputs))
+
+
+class Wave(NamedTuple):
+    """One person of each teacher, and what takes them out: here, or made from its folders by a worker."""
+
+    removals: Removals | tuple[Path, Path]
+    people: Mapping[int, str]
+
+
+def one_wave(one: Wave) -> dict[str, Moves]:
+    """The votes that move without each person of a wave."""
+    made = one.removals if isinstance(one.removals, Removals) else _opened(*one.removals)
+    return made.without(one.people)
+
+
+@functools.lru_cache(maxsize=1)
+def _opened(root: Path, folder: Path) -> Removals:
+    return Removals(run_inputs.open(RunDirectory(root), tolerant=True), folder)
 
 
 def trained(

@@ -17,6 +17,7 @@ from scipy import sparse
 from pate_jax import crowd as voting
 from pate_jax.accounting import Statement
 from pate_jax.audit.attacks import tables_pipeline
+from pate_jax.audit.attacks.attack import answering
 from pate_jax.audit.attacks.roc import Promise
 from pate_jax.audit.attacks.sums_pipeline import Sums
 from pate_jax.audit.attacks.tables_pipeline import Gradients, Step, Tables
@@ -27,14 +28,12 @@ from pate_jax.crowd.classifier import Pool
 from pate_jax.crowd.slope import Weights
 from pate_jax.data.partition import units_of
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, HeadCount, NeighbourCounts
-from pate_jax.mechanisms.stable import StableAnswers
 from pate_jax.runs import inputs
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.crowds import steps
 from pate_jax.runs.crowds.inputs import Crowd
-from pate_jax.runs.directory import RunDirectory, kind_of
+from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.queries import asked_inputs
 from pate_jax.student.methods.ridge import of_features
@@ -42,14 +41,17 @@ from pate_jax.system import storage
 
 _REFERENCE = 10  # of so many persons one never is a member
 Numbers: TypeAlias = Int[np.ndarray, " record"]
-Replica: TypeAlias = Sums | Tables | LinearTeachers
+Replayed: TypeAlias = tuple[Sums | Tables | LinearTeachers, Promise]
 
 
-def of_run(run: RunDirectory) -> tuple[Replica, Promise]:
-    """The pipeline of a run of a crowd or of linear teachers, and what it promises."""
-    if kind_of(run) != "crowd":
-        promise = promised(run)
-        return of_teachers(inputs.open(run, tolerant=True), promise), promise
+def linear_teachers(run: RunDirectory) -> tuple[LinearTeachers, Promise]:
+    """The pipeline of a run of linear teachers, and what it promises."""
+    promise = promised(run)
+    return of_teachers(inputs.open(run, tolerant=True), promise), promise
+
+
+def crowd(run: RunDirectory) -> tuple[Sums | Tables, Promise]:
+    """The pipeline of a crowd's run, and what it promises."""
     opened = crowd_inputs.opened(run, tolerant=True)
     made = of_crowd(opened)
     return made, made.promise(opened.choice.delta)
@@ -81,17 +83,10 @@ def of_teachers(opened: Inputs, promise: Promise) -> LinearTeachers:
         teachers=len(shards.counts),
         classes=opened.dataset.classes,
         penalty=opened.teacher.resolved().weight_decay or 0.0,
-        mechanism=_mechanism(opened.run),
+        mechanism=answering(opened.run)[0],
         promised=promise,
         reference=reference,
     )
-
-
-def _mechanism(run: RunDirectory) -> Mechanism:
-    found = run.record.read().mechanism
-    if isinstance(found, StableAnswers):
-        raise PateError(f"{run.root} answers by stability, and its answers are not repeated one by one")
-    return found
 
 
 def numbered(names: np.ndarray) -> tuple[Int[np.ndarray, " record"], int]:

@@ -12,7 +12,7 @@ import csv
 import hashlib
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,15 +25,15 @@ from pate_jax.accounting import figures
 from pate_jax.accounting.exact import counts, pair
 from pate_jax.accounting.exact.pair import Exposure
 from pate_jax.audit.attacks import removals
+from pate_jax.audit.attacks.attack import answering, no_way
 from pate_jax.audit.attacks.removals import Removals
 from pate_jax.data.partition import units_of
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import Mechanism
-from pate_jax.mechanisms.stable import StableAnswers
 from pate_jax.runs import inputs, ledger
 from pate_jax.runs.crowds import inputs as crowd_inputs
-from pate_jax.runs.directory import RunDirectory, kind_of
+from pate_jax.runs.directory import Kind, RunDirectory, kind_of
 from pate_jax.system import storage
+from pate_jax.system.tasks import HERE, Engine
 
 SENSITIVE = (
     "SENSITIVE: about single persons, from private records. Keep it in private/ and publish none of it"
@@ -133,19 +133,22 @@ def _plain(value: Any) -> Any:
     return None if value == math.inf else value
 
 
-def assess(run: RunDirectory, people: str | None = None) -> Risk:
+def assess(run: RunDirectory, people: str | None = None, engine: Engine = HERE) -> Risk:
     """The risk of people in a finished run: `all`, a number of them, or a file that lists their ids.
 
     Left open, it is everybody where no teacher learns step by step, and else a sample of 20. The result is
     not written; `keep` does that. Figures above what the run promises are refused: they would be a mistake.
     """
+    kind = kind_of(run)
+    if kind not in _WAYS:
+        raise PateError(no_way(run, "risk of single persons"))
     if "data" not in run.record.read():
         raise PateError(
             f"{run.root} was made from votes alone, so nobody's records are known: ask about a run "
             "from records"
         )
     run.existing(run.public_statement, "account")
-    found = _of_crowd(run, people) if kind_of(run) == "crowd" else _of_teachers(run, people)
+    found = _WAYS[kind](run, people, engine)
     refuse_more_than_promised(found)
     return found
 
@@ -167,8 +170,9 @@ def refuse_more_than_promised(risk: Risk) -> None:
         )
 
 
-def _of_crowd(run: RunDirectory, people: str | None) -> Risk:
+def _of_crowd(run: RunDirectory, people: str | None, engine: Engine) -> Risk:
     """The risk of a crowd's voters: one Gaussian shift each."""
+    del engine  # which would take longer to start
     crowd = crowd_inputs.opened(run, tolerant=True)
     found, delta = removals.shifts_of(crowd), _delta(run)
     wanted = chosen_people(found.names.tolist(), people or EVERYBODY, key=_sampling(run))
@@ -182,15 +186,15 @@ def _of_crowd(run: RunDirectory, people: str | None) -> Risk:
     return Risk(run, found.names[rows], exposure, changed, none, everybody, by, delta, promised)
 
 
-def _of_teachers(run: RunDirectory, people: str | None) -> Risk:
+def _of_teachers(run: RunDirectory, people: str | None, engine: Engine) -> Risk:
     """The risk of people whose records lie with one teacher each: the votes that move without them."""
-    mechanism = _of_queries(run)
+    mechanism, _ = answering(run)
     opened = inputs.open(run, tolerant=True)
     of_teachers = Removals(opened, run.risk)
     names = np.unique(units_of(opened.dataset.private, opened.cut.by))
     usual = EVERYBODY if of_teachers.config.closed_form else str(min(SAMPLE, len(names)))
     wanted = chosen_people(names.tolist(), people or usual, key=_sampling(run))
-    delta, moved = _delta(run), of_teachers.moves(wanted)
+    delta, moved = _delta(run), of_teachers.moves(wanted, engine)
     exposure = pair.of_votes(mechanism, of_teachers.votes.votes, moved, delta)
     number = np.array([len(one.queries) for one in moved], np.float64)
     unknown = np.full(len(wanted), np.nan)
@@ -198,15 +202,10 @@ def _of_teachers(run: RunDirectory, people: str | None) -> Risk:
     return Risk(run, np.array(wanted), exposure, unknown, number, len(names), by, delta, promised)
 
 
-def _of_queries(run: RunDirectory) -> Mechanism:
-    """The mechanism of a run that answers each query by itself."""
-    mechanism = run.record.read().mechanism
-    if isinstance(mechanism, StableAnswers):
-        raise PateError(
-            f"{run.root} gave a list of stable answers, whose law depends on the list as a whole, and no "
-            "exact risk of single persons is computed for it: its published figure holds for everybody"
-        )
-    return mechanism
+_WAYS: Mapping[Kind, Callable[[RunDirectory, str | None, Engine], Risk]] = {
+    "teachers": _of_teachers,
+    "crowd": _of_crowd,
+}
 
 
 def _sampling(run: RunDirectory) -> bytes:

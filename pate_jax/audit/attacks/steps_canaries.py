@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -28,6 +28,7 @@ from pate_jax.crowd.plan import Plan
 from pate_jax.crowd.vectors import Scaling
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, HeadCount
+from pate_jax.system.tasks import HERE, Engine
 
 _FAR = 1 << 30  # coordinate of a canary, far beyond what a vector may hold
 _CELLS = 1 << 25  # of all canaries' own tables together, at most
@@ -169,11 +170,36 @@ def played(
     *,
     coins: np.random.Generator,
     key: Callable[[], jax.Array] = noise.fresh_key,
+    engine: Engine = HERE,
 ) -> Played:
     """So many runs, each with coins and noise of its own."""
     tossed = coins.random((runs, pipeline.records // 2)) < 0.5
-    shown = [pipeline(np.concatenate([one, ~one]), key=key()) for one in tossed]
-    return Played(tossed, shown)
+    return Played(tossed, games(pipeline, tossed, key, engine))
+
+
+class Game(NamedTuple):
+    """A run of a pipeline with some of its canaries, all of which is public or made up."""
+
+    pipeline: Callable[..., Any]
+    member: Bool[np.ndarray, " record"]
+    key: Callable[[], jax.Array]
+
+
+def games(
+    pipeline: Callable[..., Any],
+    tossed: Bool[np.ndarray, "run canary"],
+    key: Callable[[], jax.Array],
+    engine: Engine,
+) -> list[Any]:
+    """What each run shows: of each canary, one of two contents takes part."""
+    items = [Game(pipeline, np.concatenate([one, ~one]), key) for one in tossed]
+    found = dict(engine.each(one_game, items))
+    return [found[place] for place in range(len(items))]
+
+
+def one_game(one: Game) -> Any:
+    """What a run shows, with noise of its own."""
+    return one.pipeline(one.member, key=one.key())
 
 
 def bounds(seen: Played, honest: InSteps, delta: float) -> list[Lower]:

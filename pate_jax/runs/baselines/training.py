@@ -41,7 +41,7 @@ from pate_jax.runs.baselines.tasks import (
     training_of,
 )
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.inputs import open_data, record
+from pate_jax.runs.inputs import open_classes, record
 from pate_jax.runs.ledger import Line
 from pate_jax.runs.record import BASELINE
 from pate_jax.runs.report import plain_pages
@@ -152,7 +152,7 @@ def begin(run: RunDirectory, config: BaselineConfig) -> Task:
     if BASELINE not in before and any(one in before for one in ("data", "votes", "mechanism")):
         raise PateError(f"{run.root} is a run of another kind: choose another --out")
     choice = config.data.drawn(STROKES)
-    dataset = open_data(choice, run.encoded)
+    dataset = open_classes(choice, "pate baseline", run.encoded)
     public_part.refuse_others(run, dataset)
     _check_users(dataset)
     settings = config.settings(dataset)
@@ -236,8 +236,12 @@ def told(found: Mapping[str, Any]) -> str:
 
 def tell(run: RunDirectory) -> dict[str, Any]:
     """Write both report pages and return the results, with the statement among them."""
-    told = results.tell_owner(run, "baseline dpsgd", "baseline dpsgd")
-    return results.tell(run, told, plain_pages.public_page)
+    return results.tell(run, tell_owner(run), plain_pages.public_page)
+
+
+def tell_owner(run: RunDirectory) -> dict[str, Any]:
+    """Write the owner's page alone, and return the results, with the statement among them."""
+    return results.tell_owner(run, "baseline dpsgd", "baseline dpsgd")
 
 
 def summary(run: RunDirectory) -> dict[str, Any]:

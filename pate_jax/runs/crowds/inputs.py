@@ -24,7 +24,7 @@ from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, Comparison, HeadCount, Voting
 from pate_jax.models.spaces import Kind, Learned, effort
-from pate_jax.runs import ledger, measured, plans
+from pate_jax.runs import budget, ledger, measured, plans
 from pate_jax.runs.crowds import public_side
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
@@ -33,6 +33,7 @@ from pate_jax.runs.settings import STROKES, CrowdChoice, DataChoice, PartitionCh
 from pate_jax.student import PublicInputs, Student
 from pate_jax.student import spaces as trained
 from pate_jax.system import headcount, progress
+from pate_jax.system.tasks import HERE, Engine
 
 KEY = 0  # of a net that learns from public inputs alone, so no secret
 LEAST = 3e-4  # mu, whose noise is still drawn
@@ -130,9 +131,9 @@ class Crowd:
     @cached_property
     def number(self) -> int:
         """How many voters there are. It is private."""
-        if self.dataset.scan is not None:  # the ids of its records all differ
+        if self.dataset.scan is not None:
             self.dataset.scan.check()
-            return len(self.dataset.private.ids)
+            return budget.people(self.dataset, self.choice.by)  # the ids of its records all differ
         return len(np.unique(partition.units_of(self.dataset.private, self.choice.by)))
 
     @cached_property
@@ -373,12 +374,15 @@ def opened(run: RunDirectory, *, tolerant: bool = False) -> Crowd:
     return made(run, settings.data, settings.crowd, tolerant=tolerant)
 
 
-def made(run: RunDirectory, data: DataChoice, choice: CrowdChoice, *, tolerant: bool = False) -> Crowd:
+def made(
+    run: RunDirectory, data: DataChoice, choice: CrowdChoice, *, tolerant: bool = False, engine: Engine = HERE
+) -> Crowd:
     """A crowd of chosen data; strokes are drawn as many as for teachers."""
     if data.target is not None:
         raise PateError(f"--target {data.target} is a number, which `pate run --voters sums` learns")
     cut = PartitionChoice(by=choice.by, seed=choice.seed)
-    return Crowd(Inputs(run, data.drawn(STROKES), cut, TeacherConfig(), tolerant), choice)
+    drawn = data.drawn(STROKES)
+    return Crowd(Inputs(run, drawn, cut, TeacherConfig(), tolerant, engine=engine), choice)
 
 
 def refuse_others(run: RunDirectory) -> None:

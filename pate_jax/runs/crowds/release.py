@@ -88,7 +88,7 @@ def count(crowd: Crowd) -> Table:
 def _certificate_of(crowd: Crowd, table: Table, public: str) -> dict[str, Any]:
     key, release = crowd.inputs.partition_key, crowd.plan.release
     if crowd.dataset.scan is not None:
-        return scans.certificate(crowd.dataset, key) | _said(release, table, public)
+        return scans.certificate(crowd.dataset, key, crowd.choice.by) | _said(release, table, public)
     return certificate(
         crowd.dataset.private,
         key=key,
@@ -121,7 +121,7 @@ def counted(crowd: Crowd, people: voting.Voters | None = None) -> Table:
     if people is not None:
         return voting.table(crowd.plan, people)
     if crowd.dataset.scan is not None:
-        return scans.table(crowd.plan, crowd.dataset)
+        return scans.table(crowd)
     processes.ask_to_count(crowd.arrays(crowd.plan))
     return voting.table(crowd.plan, crowd.people, crowd.voted if crowd.step > 1 else None)
 

@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 from pate_jax import accounting, aggregate, data, student
 from pate_jax.accounting.crowd_statement import CrowdStatement
 from pate_jax.crowd import shares
 from pate_jax.data import relation
 from pate_jax.errors import PateError
-from pate_jax.runs import budget, ledger, public_labels, queries, results
-from pate_jax.runs.crowds import answers, comparison, forecast, processes, rivals, steps, students
+from pate_jax.mechanisms.crowds import Voting
+from pate_jax.runs import budget, config_file, ledger, public_labels, queries, registration, results
+from pate_jax.runs.crowds import (
+    answers,
+    choice,
+    comparison,
+    forecast,
+    processes,
+    release,
+    rivals,
+    steps,
+    students,
+    teachers,
+)
 from pate_jax.runs.crowds import inputs as crowd_inputs
-from pate_jax.runs.crowds.inputs import Crowd, compares, is_candidate, told
+from pate_jax.runs.crowds.inputs import Crowd, compares, is_candidate, metric_of, plan_of, told
+from pate_jax.runs.crowds.teachers import Chosen
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import record, same_records
 from pate_jax.runs.record import COMPARED, CROWD, PLANNED, RECORDS
 from pate_jax.runs.report import plain_pages
-from pate_jax.runs.settings import CrowdChoice, DataChoice, to_settings
+from pate_jax.runs.settings import CrowdChoice, DataChoice, RunConfig, to_settings
 from pate_jax.system import progress, storage
+from pate_jax.system.tasks import HERE, Engine
 
 _AUTO = student.Auto()
 
@@ -28,13 +43,14 @@ def begin(
     choice: DataChoice,
     voters: CrowdChoice,
     config: student.StudentConfig = _AUTO,
+    engine: Engine = HERE,
 ) -> Crowd:
     """Open the data of a run, and record what it is made from; `config` is that of the student.
 
     Nothing is recorded before the data were opened and found fit, so a mistyped command can be given again.
     """
     crowd_inputs.refuse_others(run)
-    crowd = crowd_inputs.made(run, choice, voters)
+    crowd = crowd_inputs.made(run, choice, voters, engine=engine)
     processes.check(crowd)
     students.check(config, crowd)
     crowd.check_public()
@@ -192,3 +208,55 @@ def summary(run: RunDirectory) -> dict[str, Any]:
         raise PateError(f"{run.root} has released nothing yet: there is nothing to show")
     delta = settings.crowd.delta if settings.delta is None else settings.delta
     return budget.of_releases(run, lines, state(run, delta).headline.epsilon, delta)
+
+
+def run(config: RunConfig, engine: Engine = HERE) -> dict[str, Any] | Chosen:
+    """Count, release, account, teach and report; what is finished already is not repeated.
+
+    Of several processes all count; the first does the rest, and the others return nothing. Where teachers
+    are chosen, all return these, and nothing but the number of voters was released.
+    """
+    run = RunDirectory(config.directory)
+    ended = processes.together(config, lambda: _released(run, config, engine))
+    if ended.chosen is not None:
+        return ended.chosen
+    if not ended.goes_on:
+        return {}
+    with run.writing():
+        crowd = _release(run, config, engine)
+        if isinstance(crowd, Chosen):
+            return crowd
+        account(run, config.delta)
+        teach(run, config.student, crowd)
+        return tell(run) | registration.shown(run)
+
+
+def _released(run: RunDirectory, config: RunConfig, engine: Engine) -> Chosen | None:
+    with run.writing():
+        found = _release(run, config, engine)
+    return found if isinstance(found, Chosen) else None
+
+
+def _release(run: RunDirectory, config: RunConfig, engine: Engine) -> Crowd | Chosen:
+    """Begin, choose the voters if that is left open, and release; what is released is not counted again."""
+    open_yet = config.who == "auto"
+    before = teachers.of(run) if open_yet else None
+    if before is not None:
+        return before
+    begun = choice.begun_as(run)
+    wanted = config.crowd_as(cast(Voting, begun.voters)) if open_yet else config.crowd
+    crowd = begin(run, config.data, steps.as_begun(run, wanted), config.student, engine)
+    public_labels.begin(run, crowd.dataset, config.learn_from_public_labels, metric_of(crowd))
+    registration.enter(run, plan_of(run), lambda: crowd.dataset, config.register)
+    if open_yet:
+        decided = choice.decided(crowd)
+        if isinstance(decided, Chosen):
+            return decided
+        crowd = decided
+    made = crowd.choice
+    chosen = replace(config, voters=made.voters, epsilon=made.epsilon)
+    config_file.write(run.config, chosen)
+    release.release(crowd)
+    if made.voters == "sums":
+        config_file.write(run.config, replace(chosen, steps=steps.planned(run)))
+    return crowd

@@ -30,7 +30,8 @@ from pate_jax.student import (
     spaces,
     sums,
 )
-from pate_jax.student.settings import check_shown, with_method
+from pate_jax.student import check as check_fits
+from pate_jax.student.settings import with_method
 from pate_jax.system import storage
 
 _SCORE = "crowd-score"
@@ -38,8 +39,8 @@ _SCORE = "crowd-score"
 
 def check(config: StudentConfig, crowd: Crowd) -> None:
     """Refuse a student that the answers of this crowd cannot give, or that holds inputs not to be shown."""
-    check_shown(config, image=crowd.dataset.kind == "image", shown=crowd.dataset.show_public)
     if not isinstance(config, Linear):
+        check_fits(config, PublicInputs.of(crowd.dataset))
         return
     if crowd.choice.voters != "sums":
         config.resolved(image=crowd.dataset.kind == "image")

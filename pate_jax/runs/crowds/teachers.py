@@ -58,7 +58,7 @@ def rehearsed(crowd: Crowd, labels: list[Labels]) -> Rehearsed | None:
     choice = crowd.choice
     one_of_several = LABEL in crowd.run.record.read()  # whose costs add up as those of tables do
     apart = choice.queries is not None or choice.encoder or choice.space is not None
-    if apart or one_of_several or crowd.dataset.scan is not None:
+    if apart or one_of_several:
         return None
     config = RunConfig(voters="teachers", delta=choice.delta, epsilon=choice.epsilon)
     limit = limit_of(crowd)

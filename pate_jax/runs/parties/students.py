@@ -21,7 +21,6 @@ from pate_jax.runs.parties import questions as asking
 from pate_jax.runs.parties.ballot import Member, Table
 from pate_jax.runs.settings import to_settings
 from pate_jax.student import sums
-from pate_jax.student.settings import check_shown
 from pate_jax.system import storage
 
 
@@ -42,10 +41,8 @@ def teach(run: RunDirectory, config: student.StudentConfig) -> dict[str, Any]:
         return results.kept(run)
     dataset = ballot.open_dataset(member)
     given = lesson(member, dataset)
-    image = dataset.kind == "image"
     if given.linear is None or not isinstance(config, student.Linear):
-        config.resolved(image=image)  # refuses what does not suit the inputs
-    check_shown(config, image=image, shown=dataset.show_public)
+        student.check(config, student.PublicInputs.of(dataset))
     run.record.agree("student", to_settings(config))
     learned, method = learn(member, config, dataset, given)
     own = {

@@ -15,18 +15,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
-from pate_jax import models
 from pate_jax.accounting.statement import NOT_PRIVATE
-from pate_jax.data import Preprocessing, duplicates
+from pate_jax.data import duplicates
 from pate_jax.data.trial_mark import SENTENCE
 from pate_jax.errors import PateError
 from pate_jax.runs.release import traces, write
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
 from pate_jax.runs.report import attacks
-from pate_jax.student import Student
+from pate_jax.student import Student, exported, serving
 from pate_jax.system import storage
 
 # All files that a release may have, and all fields that each JSON file may have.
@@ -35,6 +33,8 @@ FILES = frozenset(
         "statement.json",
         "report.html",
         "student/parameters.npz",
+        "student/parameters.safetensors",
+        "student/program.stablehlo",
         "student/student.json",
         "student/MODEL_CARD.md",
         "student/statement.json",
@@ -61,7 +61,7 @@ _STATEMENT = frozenset(
         ),
     }
 )
-_BINARY = (".npz", ".onnx")
+_BINARY = (".npz", ".onnx", ".safetensors")
 _LABELS = "labels.json"  # of several labels: which folder is whose student
 FIELDS = {
     "statement.json": _STATEMENT,
@@ -89,7 +89,10 @@ _ALARM = NOT_PRIVATE.partition(":")[0]
 _PARAMETERS, _PAGE = "student/parameters.npz", "report.html"
 _COLON = ":"  # between the name of a column and its value
 _LARGEST = 1 << 31  # the most bytes of one file
-_OF_A_LABEL = re.compile(r"^student/[^/]+/(student\.json|parameters\.npz)$")  # of several
+_NUMBERS = (_PARAMETERS, f"student/{exported.TENSORS}", f"student/{exported.PROGRAM}")
+_OF_A_LABEL = re.compile(
+    r"^student/[^/]+/(student\.json|parameters\.(npz|safetensors)|program\.stablehlo)$"
+)  # of several
 
 
 @dataclass(frozen=True)
@@ -128,13 +131,13 @@ def look(folder: Path, secrets: Secrets | None = None) -> Iterator[Finding]:
     yield from judged(_strangers(folder, files), "only files that belong to a release are there")
     plain = [path for path in files if not path.is_symlink()]
     known = [path for path in plain if _belongs(folder, path.relative_to(folder).as_posix())]
-    texts = {path.relative_to(folder).as_posix(): _text(path) for path in known if path.suffix not in _BINARY}
+    texts = {path.relative_to(folder).as_posix(): _text(path) for path in known if _is_text(path)}
     texts = {name: text for name, text in texts.items() if text != write.programs().get(name)}
     texts[_PAGE], shown = traces.parted(texts.get(_PAGE, ""))
     yield from judged(traces.faults(_PAGE, shown), "its pictures are few, small, and nothing but pixels")
     yield from judged(_words(texts), "no file speaks of votes, ledger, keys, seeds, digests or paths")
     yield from judged(_fields(texts), "JSON files have the agreed fields only, and no sensitive figure")
-    if homes := _homes(folder):
+    if homes := traces.homes(folder):
         yield from judged(write.strange_encoder(folder, homes), "it holds no encoder but the one it names")
         arrays = (fault for home in homes for fault in _arrays(home))
         yield from judged(
@@ -181,15 +184,17 @@ def _belongs(folder: Path, name: str) -> bool:
     several = (folder / "student" / _LABELS).is_file()
     if several and (name == f"student/{_LABELS}" or _OF_A_LABEL.match(name)):
         return True
-    return name in FILES and not (several and name in ("student/student.json", _PARAMETERS))
+    return name in FILES and not (several and name in ("student/student.json", *_NUMBERS))
 
 
-def _homes(folder: Path) -> list[Path]:
-    """The folders of all students of a release that have parameters."""
-    return sorted(path.parent for path in (folder / "student").rglob("parameters.npz"))
+def _is_text(path: Path) -> bool:
+    return path.suffix not in _BINARY
 
 
 def _text(path: Path) -> str:
+    """The text of a file; that of a program is told by JAX, without the constants, which are arrays."""
+    if path.name == exported.PROGRAM:
+        return exported.constants(exported.read_program(path.parent).text)[0]
     try:
         return storage.read_bytes(path).decode()
     except UnicodeDecodeError as error:
@@ -235,28 +240,22 @@ def _figures(figures: Any) -> Iterator[str]:
             yield f"statement.json says more of {name!r} than may be published: {more}"
 
 
-def _arrays(folder: Path) -> Iterator[str]:
+def _arrays(home: Path) -> Iterator[str]:
     """Arrays that are not exactly the parameters of the net that student.json describes."""
-    student = Student.load(folder)
-    shapes, wanted = student.shapes(), _wanted(folder, student.description)
+    student = Student.load(home)
+    shapes, wanted = student.shapes(), serving.shapes_wanted(student)
+    file, arrays = next(iter(traces.held(home).items()))
     yield from (
-        f"student/parameters.npz holds {name} of shape {shape}, which the net has not"
+        f"student/{file} holds {name} of shape {shape}, which the net has not"
         for name, shape in shapes.items()
         if shape != wanted.get(name)
     )
-    yield from (f"student/parameters.npz lacks {name}" for name in wanted if name not in shapes)
-    for name, array in storage.read_arrays(folder / "parameters.npz", "student-parameters").items():
-        if array.dtype != np.float32 or not np.isfinite(array).all():
-            yield f"student/parameters.npz: {name} is {array.dtype} and not finite float32 numbers"
-    yield from _hidden(folder / "parameters.npz")
-
-
-def _wanted(folder: Path, net: Any) -> dict[str, tuple[int, ...]]:
-    try:
-        built = models.build(**net)
-    except TypeError as error:
-        raise PateError(f"{folder / 'student.json'} describes no net: {error}") from error
-    return Student(jax.eval_shape(built.init, jax.random.key(0)), {}, Preprocessing((), ()), ()).shapes()
+    yield from (f"student/{file} lacks {name}" for name in wanted if name not in shapes)
+    for name, array in arrays.items():
+        if (array.dtype != np.float32 and student.program is None) or not np.isfinite(array).all():
+            yield f"student/{file}: {name} is {array.dtype} and not finite float32 numbers"
+    if student.program is None:
+        yield from _hidden(home / file)
 
 
 def _hidden(path: Path) -> Iterator[str]:
@@ -302,7 +301,7 @@ def _known_secrets(folder: Path, texts: Mapping[str, str], secrets: Secrets) -> 
         yield from (f"{name} holds {what}" for what, secret in secrets.texts.items() if _names(plain, secret))
         yield from (f"{name} names the private {one!r}" for one in sorted(_said(plain) & secrets.names)[:3])
     spelt = {name: traces.spelt(text) for name, text in texts.items()}
-    held = _parameters(folder)
+    held = traces.arrays(folder)
     for what, array in secrets.arrays():
         if array.dtype.kind in "iu":
             yield from (
@@ -313,19 +312,9 @@ def _known_secrets(folder: Path, texts: Mapping[str, str], secrets: Secrets) -> 
                 yield f"{name} is {what}"
 
 
-def _parameters(folder: Path) -> dict[str, np.ndarray]:
-    """The arrays of all students of a release, each by its file and its name."""
-    files = [home / "parameters.npz" for home in _homes(folder)]
-    return {
-        f"{file.relative_to(folder).as_posix()}: {name}": array
-        for file in files
-        for name, array in storage.read_arrays(file, "student-parameters").items()
-    }
-
-
 def _inputs(folder: Path, forms: Iterable[np.ndarray], whose: str = "private records") -> Iterator[str]:
     """Arrays that contain these inputs, by their digests: one after another, or one in each column."""
-    kept = _parameters(folder)
+    kept = traces.arrays(folder)
     for form in forms:
         flat = form.reshape(len(form), -1).astype(np.float32)
         known = set(duplicates.digests(flat))

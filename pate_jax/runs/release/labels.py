@@ -9,11 +9,11 @@ from typing import Any
 from pate_jax.runs import measured
 from pate_jax.runs.release import write as single
 from pate_jax.runs.report import labels_page
-from pate_jax.student import Student
+from pate_jax.student import Student, exported
 from pate_jax.student.several import LABELS
 from pate_jax.system import storage
 
-_FILES = ("student.json", "parameters.npz")
+_FILES = ("student.json", "parameters.npz", exported.TENSORS, exported.PROGRAM)
 
 
 def write(
@@ -26,7 +26,7 @@ def write(
     """Write the students of all labels: `called` are the folders by label, and `students` what is in each."""
     home, facts = folder / "student", measured.published(facts)
     for place, student in students.items():
-        for name in _FILES:
+        for name in (name for name in _FILES if (student / name).exists()):
             storage.write_bytes(home / place / name, storage.read_bytes(student / name))
     storage.write_json(home / LABELS, "labels", {"folders": dict(called)})
     storage.write_json(folder / "statement.json", "statement", statement)

@@ -7,11 +7,14 @@ import binascii
 import html
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import numpy as np
 
 from pate_jax.data import duplicates
 from pate_jax.runs.report import sheet
+from pate_jax.student import exported
+from pate_jax.system import storage
 
 MOST = 60
 _SPELT = 16  # the fewest consecutive numbers of a table that cannot be a coincidence
@@ -106,3 +109,28 @@ def holds(array: np.ndarray, secret: np.ndarray) -> bool:
         return False
     rows = [secret] if array.shape == secret.shape else secret if array.shape == secret.shape[1:] else []
     return any(np.array_equal(array, row.astype(array.dtype)) for row in rows)
+
+
+def homes(folder: Path) -> list[Path]:
+    """The folders of all students of a release that have parameters."""
+    found = (folder / "student").rglob("parameters.*")
+    return sorted({path.parent for path in found if path.suffix in (".npz", ".safetensors")})
+
+
+def arrays(folder: Path) -> dict[str, np.ndarray]:
+    """The arrays of all students of a release, each by its file and its name."""
+    return {
+        f"{(home / file).relative_to(folder).as_posix()}: {name}": array
+        for home in homes(folder)
+        for file, named in held(home).items()
+        for name, array in named.items()
+    }
+
+
+def held(home: Path) -> dict[str, dict[str, np.ndarray]]:
+    """The arrays of one student by file and name; a program's constants have numbers for names."""
+    if not (home / exported.TENSORS).exists():
+        return {"parameters.npz": storage.read_arrays(home / "parameters.npz", "student-parameters")}
+    _, constants = exported.constants(exported.read_program(home).text)
+    numbered = {f"constant {place}": array for place, array in enumerate(constants)}
+    return {exported.TENSORS: exported.read_tensors(home / exported.TENSORS), exported.PROGRAM: numbered}

@@ -57,9 +57,12 @@ def programs() -> dict[str, str]:
 def write_programs(folder: Path, student: Student) -> None:
     """Write the programs that a student needs, and its encoder if a package of weights holds that.
 
-    An encoder of texts is read from its package, and one of an owner's is named by its digest.
+    The program of a net of one's own lies beside its numbers already. An encoder of texts is read from its
+    package, and one of an owner's is named by its digest.
     """
     needed = [*texts.seen(student.columns)]
+    if student.program is not None:
+        return
     for name, text in programs().items():
         if needed or name != "student/encoder.py":
             storage.write_bytes(folder / name, text.encode())
@@ -93,6 +96,7 @@ def model_card(student: Student, statement: Mapping[str, Any], facts: Mapping[st
             _bought(statement, facts),
             f"Net: {json.dumps(student.description)}; {_size(student):,} parameters.",
             *_holds(student),
+            *([] if student.program is None else [_OF_OWN_NET]),
         ],
         "How good it is": [
             f"{numbers.told(facts)}."
@@ -248,6 +252,20 @@ _ALONE = """Needs NumPy{needs} only, and no file but those in this folder:
     python predict.py {file}{more} --out labels.csv
 
 """
+_OF_OWN_NET = (
+    "The net is its makers' own, and its source is no part of this folder: program.stablehlo computes what "
+    "it says, and parameters.safetensors holds its numbers."
+)
+_BY_JAX = """Needs JAX and the package safetensors only, for arrays; `inputs` are float32 [n, {shape}]:
+
+    from pathlib import Path
+    from jax import export
+    from safetensors.numpy import load_file
+
+    program = export.deserialize(bytearray(Path("program.stablehlo").read_bytes()))
+    probabilities = program.call(load_file("parameters.safetensors"), inputs)
+
+"""
 _USE = """\
 With pate_jax: `pate predict FOLDER {file}{more}`, or `pate_jax.Student.load(FOLDER).predict_proba(inputs)`,
 which takes a data frame, columns by name, an array or a file.
@@ -263,7 +281,10 @@ def _used(student: Student) -> str:
         file = "PHOTOS" if photos else file
         needs = ", pillow and onnxruntime" if photos else f" and the encoder ({GET.get(known.name, _OWN)})"
         more = " --encoder ENCODER" if known.recipe else ""
-    return "## Use\n\n" + _ALONE.format(needs=needs, file=file, more=more) + _USE.format(file=file, more=more)
+    alone = _ALONE.format(needs=needs, file=file, more=more)
+    if student.program is not None:
+        alone = _BY_JAX.format(shape=", ".join(map(str, student.description["input_shape"])))
+    return "## Use\n\n" + alone + _USE.format(file=file, more=more)
 
 
 def learned_from(statement: Mapping[str, Any], facts: Mapping[str, Any]) -> str:

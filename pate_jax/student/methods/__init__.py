@@ -15,10 +15,10 @@ import numpy as np
 from pate_jax.aggregate import Answers
 from pate_jax.data.dataset import IMAGE_RANKS
 from pate_jax.student import smoothing
-from pate_jax.student.lesson import Learned, Lesson, PublicInputs, lesson
-from pate_jax.student.methods import gan, nets, objectives, ridge, tandem
+from pate_jax.student.lesson import Learned, Lesson, PublicInputs, check_shown, covers, lesson
+from pate_jax.student.methods import gan, nets, objectives, own, ridge, tandem
 from pate_jax.student.serving import Student
-from pate_jax.student.settings import Auto, StudentConfig, covers
+from pate_jax.student.settings import Auto, Own, StudentConfig
 
 
 class Method(Protocol):
@@ -57,7 +57,16 @@ NETS: Mapping[str, nets.Trainer] = {
     "gan": _net(gan.objective),
     "fixmatch": _net(objectives.fixmatch),
 }
-METHODS: Mapping[str, Method] = {**NETS, "ridge": ridge.learn, "tandem": tandem.learn}
+METHODS: Mapping[str, Method] = {**NETS, "own": own.learn, "ridge": ridge.learn, "tandem": tandem.learn}
+
+
+def check(config: StudentConfig, public_inputs: PublicInputs) -> None:
+    """Refuse a student that does not suit these inputs, or would hold those that may not be shown."""
+    image = public_inputs.inputs.ndim in IMAGE_RANKS
+    settings = config.resolved(image=image)
+    check_shown(config, image=image, shown=public_inputs.shown)
+    if isinstance(settings, Own):
+        own.check(settings, public_inputs)
 
 
 def fit(

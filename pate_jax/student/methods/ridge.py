@@ -22,9 +22,9 @@ from pate_jax.data.dataset import IMAGE_RANKS
 from pate_jax.models import patches
 from pate_jax.models.table_features import squared_gaps
 from pate_jax.student.calibration import temperature
-from pate_jax.student.lesson import Learned, Lesson, evenly
+from pate_jax.student.lesson import Learned, Lesson, check_shown, evenly
 from pate_jax.student.methods import nets, propagation
-from pate_jax.student.settings import Ridge, check_shown
+from pate_jax.student.settings import Ridge
 from pate_jax.system.eigen import eigensystem
 
 Penalties = Float[np.ndarray, " penalty"]

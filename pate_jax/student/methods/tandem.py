@@ -16,9 +16,9 @@ from scipy.special import softmax
 from pate_jax import models
 from pate_jax.models import patches
 from pate_jax.student.calibration import temperature
-from pate_jax.student.lesson import Learned, Lesson
+from pate_jax.student.lesson import Learned, Lesson, check_shown
 from pate_jax.student.methods import nets, objectives, ridge
-from pate_jax.student.settings import Supervised, Tandem, check_shown, names
+from pate_jax.student.settings import Supervised, Tandem, names
 from pate_jax.student.smoothing import Soft
 
 _ROUNDS = 2000  # of pulling towards equally frequent classes, at most; each gets closer

@@ -21,17 +21,7 @@ import test_trade_off
 from catalogue import TRIED, case, fails, is_caught, replaced, source
 
 from pate_jax import accounting
-from pate_jax.accounting import (
-    composition,
-    curves,
-    figures,
-    filter,
-    index_curve,
-    joint,
-    slack,
-    smooth,
-    trade_off,
-)
+from pate_jax.accounting import composition, curves, figures, filter, index_curve, joint, smooth, trade_off
 from pate_jax.accounting.bounds import gnmax as gaussian
 from pate_jax.accounting.bounds import laplace, leading_counts, worst_reading
 from pate_jax.accounting.exact import argmax_law, counts, moves, nodes
@@ -269,7 +259,7 @@ PRICES = [
     ),
     case(
         "the sampler's distance from its law not paid for",
-        source(slack, "with_slack", "(1 + math.exp(epsilon.epsilon)) * slack", "0.0"),
+        source(curves, "with_slack", "(1 + math.exp(epsilon.epsilon)) * slack", "0.0"),
         fails(test_statement.test_the_samplers_error_is_paid_for),
         "samplers_error",
     ),

@@ -8,18 +8,21 @@ from importlib import import_module
 import honest_runs
 import numpy as np
 import pytest
-from catalogue import case, edit, is_caught, is_found, replaced, source, verified
+import test_numbers
+from catalogue import case, edit, fails, in_a_folder, is_caught, is_found, replaced, source, verified
 from test_edited_runs import both, by_hand, rewrite, settings
 
 from pate_jax.accounting.crowd_statement import figure_of
 from pate_jax.accounting.exact import counts
 from pate_jax.audit import retraining
 from pate_jax.audit.subject import Subject
-from pate_jax.crowd import tables
+from pate_jax.crowd import numbers, tables
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.codec import to_dict
+from pate_jax.mechanisms.crowds import TeacherSums
 from pate_jax.models import integers
 from pate_jax.runs import budget, ledger, streams
+from pate_jax.runs import numbers as runs_numbers
 from pate_jax.runs.crowds import inputs, public_side, release, stages
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
@@ -314,6 +317,50 @@ MISTAKES = [
         replaced(counts, "worst", a_half_of_the_table),
         SUMS,
         "statement differs",
+    ),
+    case(
+        "a user's numbers added up",
+        source(
+            numbers,
+            "weighed",
+            "np.diff(np.append(starts, len(own)))",
+            "np.ones(len(starts), int)",
+        ),
+        fails(
+            test_numbers.test_all_records_of_a_user_move_the_sums_by_what_is_charged_and_their_order_by_nothing
+        ),
+        "what_is_charged",
+    ),
+    case(
+        "a user's mean rounded up beyond one vector",
+        source(numbers, "weighed", "np.where(fits, nearest,", "np.where(fits | True, nearest,"),
+        fails(test_numbers.test_no_user_is_longer_than_one_vector_and_adds_the_mean_of_its_records),
+        "no_user_is_longer",
+    ),
+    case(
+        "a teacher that says more than its vector may hold",
+        source(numbers, "answer", "<= length**2", "<= 9 * length**2"),
+        fails(
+            test_numbers.test_no_teacher_says_more_than_its_vector_may_hold_and_what_it_holds_is_its_prediction
+        ),
+        "no_teacher_says_more",
+    ),
+    case(
+        "a teacher charged as if it came or went",
+        source(TeacherSums, "squared_shift", "4 * self.length**2", "self.length**2"),
+        fails(test_numbers.test_what_teachers_cost_is_that_of_the_two_farthest_tables_they_can_say),
+        "what_teachers_cost",
+    ),
+    case(
+        "a user's records dealt to several teachers of numbers",
+        source(
+            runs_numbers.Taught,
+            "count",
+            "partition_key, by=by",
+            'partition_key, by="record"',
+        ),
+        in_a_folder(test_numbers.test_one_teacher_has_all_records_of_a_user),
+        "one_teacher_has_all",
     ),
 ]
 

@@ -39,7 +39,9 @@ def of_sentences(patch, folder):
 
 def of_twin(patch, folder):
     """What the twin of a crowd with less noise shows."""
-    found = public_twin.of_run(honest_runs.crowd("sums"), test_public_twin.FLAGS._replace(shadows=64))
+    found = public_twin.ATTACK.attacked(
+        honest_runs.crowd("sums"), test_public_twin.FLAGS._replace(shadows=64)
+    )
     return [] if all(one.holds for one in found.guesses) else [found.text()]
 
 

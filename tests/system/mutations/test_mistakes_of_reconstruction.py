@@ -22,7 +22,7 @@ def of_crowd(patch, folder):
     crowd = crowd_inputs.opened(run).at(len(steps.shown(run).tables))
     stages.learn(crowd, taught(run))[0].save(run.student)
     try:
-        found = reconstruction.of_run(run, every.Flags())
+        found = reconstruction.ATTACK.attacked(run, every.Flags())
     except PateError as error:  # with which the command ends
         return [str(error)]
     return [] if found.holds else [found.text()]

@@ -17,7 +17,7 @@ from pate_jax.audit import tune as audit
 from pate_jax.audit.subject import Subject
 from pate_jax.runs.crowds import inputs, students
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.tune import candidates, pipeline
+from pate_jax.runs.tune import candidates
 from pate_jax.runs.tune.candidates import Choice, Place
 
 LAW = test_tuning.LAWS[0]
@@ -41,7 +41,7 @@ def resumed(patch, folder):
         shutil.rmtree(place)
     run.results.unlink()
     run.record.forget("chosen")
-    pipeline.run(replace(honest_runs.choice(), out=folder))
+    candidates.run(replace(honest_runs.choice(), out=folder))
     subject = Subject(run)
     found = [*audit.charged(subject), *audit.drawn(subject), *audit.chosen(subject)]
     return [one.text for one in found if one.outcome == "failed"]
@@ -89,7 +89,7 @@ CASES = [
     ),
     case(
         "the best is chosen by scores without noise",
-        replaced(pipeline, "score", exact_score),
+        replaced(candidates, "score", exact_score),
         fails(of_the_choice("test_the_noisy_score_decides_and_is_no_exact_one")),
         "assert",
     ),
@@ -107,7 +107,7 @@ CASES = [
     ),
     case(
         "the winner is made again with fresh noise",
-        replaced(pipeline, "publish", made_again),
+        replaced(candidates, "publish", made_again),
         resumed,
         "not as many",
     ),
