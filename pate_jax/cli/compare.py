@@ -49,11 +49,12 @@ def compare(
     from pate_jax.system import tasks
 
     encoders.frozen(data.encoder)
-    dataset, contenders = open_classes(data.drawn(STROKES), "pate compare"), named(methods)
+    folder = (out or Path("compare") / ("own" if data.private else data.dataset)).expanduser()
+    dataset = open_classes(data.drawn(STROKES), "pate compare", folder / "encoded")
+    contenders = named(methods)
     relation.check_users_count(dataset, "record")
     metric = measured.metric(data, dataset)
     begun = comparison.begun(dataset, contenders, epsilon, delta, judged_on, metric, data.by_group)
-    folder = (out or Path("compare") / dataset.name).expanduser()
     with tasks.engine(where, private=begun.judged_on == "private") as engine:
         found = begun.measured(folder, draws, 60 * minutes, engine, data.drawn(STROKES))
     if json:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import UInt8
+from threadpoolctl import threadpool_limits
 
 from pate_jax.data.encoders import encoder
 from pate_jax.data.encoders.encoder import Pooling, Recipe
@@ -160,8 +161,12 @@ def _name(file: Path) -> str:
 
 
 def each(function: Callable[[Any], np.ndarray], records: Iterable[Any]) -> Iterator[np.ndarray]:
-    """A function of each record by itself, on as many cores as there are; in the order of the records."""
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+    """A function of each record by itself, on as many cores as there are; in the order of the records.
+
+    NumPy has one thread for each, so that the number of cores has no part in any bit.
+    """
+    cores = len(os.sched_getaffinity(0))
+    with threadpool_limits(1), ThreadPoolExecutor(cores) as threads:
         yield from threads.map(function, records)
 
 

@@ -1,8 +1,8 @@
 """The encoders of texts from packages: `words`, static embeddings, and `minilm`, a sentence transformer.
 
 The packages are read and never imported, and nothing is unpickled. Embeddings of words are numbers of 16
-bits, so their sum in 64 bits is exact, in whatever order it is taken. MiniLM computes one text after the
-other in NumPy. So no text has part in the vector of another, not even by its last bit.
+bits, so their sum in 64 bits is exact, in whatever order it is taken. MiniLM computes each text by
+itself in NumPy. So no text has part in the vector of another, not even by its last bit.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from pate_jax.data.encoders import encoder
+from pate_jax.data.encoders import encoder, graphs
 from pate_jax.errors import PateError, translated
 
 _LARGEST = 16.0  # of an embedding: the sum of so many tokens is then exact
@@ -78,10 +78,15 @@ class MiniLM:
     def __call__(self, records: Sequence[str]) -> Float[np.ndarray, "record width"]:
         """One row of float32 for each text."""
         found = np.zeros((len(records), self.known.width), np.float32)
-        for row, text in enumerate(records):
-            if not encoder.blank(text):
-                found[row] = encoder.of_graph(self._weights, encoder.MINILM, self._tokenizer, text)
+        for row, vector in enumerate(graphs.each(self._vector, records)):
+            found[row] = vector
         return found
+
+    @translated(encoder.InputError)
+    def _vector(self, text: str) -> np.ndarray:
+        if encoder.blank(text):
+            return np.zeros(self.known.width, np.float32)
+        return encoder.of_graph(self._weights, encoder.MINILM, self._tokenizer, text)
 
 
 @translated(encoder.InputError)
