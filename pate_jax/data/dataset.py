@@ -188,7 +188,9 @@ class Dataset:
     @property
     def without_records(self) -> Dataset:
         """The data set for whoever may not read private records: even their number is not in it."""
-        kept = {name: None if part is None else _HIDDEN for name, part in self.private._asdict().items()}
+        kept: dict[str, Any] = {
+            name: None if part is None else _HIDDEN for name, part in self.private._asdict().items()
+        }
         return replace(self, private=Part(**kept), private_notes={}, scan=None)
 
     @cached_property
