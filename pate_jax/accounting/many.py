@@ -142,7 +142,6 @@ def exact_many(
     delta: float,
     *,
     queries: Sequence[int] | None = None,
-    done: Callable[[int, Epsilon], object] | None = None,
 ) -> list[Epsilon]:
     """The exact epsilon of every setting for its first queries; sensitive, because it depends on the votes.
 
@@ -151,8 +150,6 @@ def exact_many(
     falls and then rises. A small sample of queries locates the minimum; all queries are then computed at
     orders around it, as long as epsilon still falls by two in a thousand. The figure is valid for any orders:
     it may be above the least over the whole grid, but never below the truth.
-
-    `done` is called with the index of each setting as soon as it is finished.
 
     >>> from pate_jax.mechanisms import GNMax
     >>> [round(one.epsilon, 4) for one in exact_many([GNMax(40.0)], [[240, 10], [130, 120]], 1e-5)]
@@ -172,10 +169,7 @@ def exact_many(
             Case(mechanism, some.votes, some.asked, None, delta, curves.default_orders(), slack)
             for some in (merged(number, _step(number)), merged(number, 1))
         ]
-        epsilon = _at_the_turn(*cases)
-        if done is not None:
-            done(place, epsilon)
-        return epsilon
+        return _at_the_turn(*cases)
 
     for number in set(asked):  # fills the cache before threads use it
         merged(number, 1), merged(number, _step(number))

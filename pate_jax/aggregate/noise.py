@@ -304,14 +304,14 @@ def _polynomial(coefficients: np.ndarray, x: jax.Array) -> jax.Array:
     return total
 
 
-def _fit(function: Callable[[np.ndarray], np.ndarray], degree: int) -> np.ndarray:
+def _fit(function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     """Coefficients of a near-minimax polynomial in the squared place within a quarter, from 0 to 1/4."""
-    series = np.polynomial.Chebyshev.interpolate(function, degree, domain=[0, 0.25])
+    series = np.polynomial.Chebyshev.interpolate(function, 4, domain=[0, 0.25])
     return series.convert(kind=np.polynomial.Polynomial).coef.astype(np.float32)
 
 
-_COSINE = _fit(lambda square: np.cos(np.pi / 2 * np.sqrt(square)), 4)
-_SINE = _fit(lambda square: np.pi / 2 * np.sinc(np.sqrt(square) / 2), 4)
+_COSINE = _fit(lambda square: np.cos(np.pi / 2 * np.sqrt(square)))
+_SINE = _fit(lambda square: np.pi / 2 * np.sinc(np.sqrt(square) / 2))
 _FROM_PAIR: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
     "laplace": _signed_log,
     "gumbel": _minus_log_log,

@@ -31,16 +31,16 @@ def student(
         show_public: for votes made elsewhere: the public inputs may go into release/ as they are.
         json: print one JSON object.
     """
-    from pate_jax.runs import stages
-    from pate_jax.runs.crowds import stages as crowd_stages
-    from pate_jax.runs.directory import RunDirectory, kind_of
+    from pate_jax.runs import kinds, stages
+    from pate_jax.runs.directory import RunDirectory
 
     directory = RunDirectory(run)
+    teach = kinds.of(directory).teach
     with directory.writing():
-        if kind_of(directory) != "crowd":
+        if teach is None:
             results = stages.teach(directory, config, public, test, show_public=show_public)
         elif public is None and test is None and not show_public:
-            results = crowd_stages.teach(directory, config)
+            results = teach(directory, config)
         else:
             raise PateError(f"{run} knows its public data: leave out --public, --test and --show-public")
     say(results, json)

@@ -195,7 +195,7 @@ def codes_among(present: Sequence[str], form: str) -> tuple[float, ...]:
 
 
 def _category(public: Mapping[str, Sequence[str]], name: str, known: tuple[str, ...]) -> Column:
-    return Column(name, known, kind=kinds.of_categories(name, _kinds(public, name), "the public part"))
+    return Column(name, known, kind=kinds.of_categories(name, _kinds(public, name)))
 
 
 def _declared(name: str, declared: Sequence, present: Sequence[str]) -> tuple[str, ...]:

@@ -91,10 +91,10 @@ def is_listed(column: Any) -> bool:
     return str(getattr(column, "dtype", getattr(column, "type", ""))).lower().startswith(_DTYPES)
 
 
-def of_categories(name: str, kinds: Mapping[str, int], place: str) -> str:
+def of_categories(name: str, kinds: Mapping[str, int]) -> str:
     """The one kind that a public column of categories has; others, and several, are refused.
 
-    >>> of_categories("code", {"whole numbers": 0, "whole numbers stored as floats": 7}, "public")
+    >>> of_categories("code", {"whole numbers": 0, "whole numbers stored as floats": 7})
     'whole numbers'
     """
     there = {kind: row for kind, row in kinds.items() if kind != LISTED}
@@ -102,8 +102,8 @@ def of_categories(name: str, kinds: Mapping[str, int], place: str) -> str:
     if len(found) < 2 and "" not in found:
         return found.pop() if found else WORDS
     raise PateError(
-        f"{place} has {' and '.join(there)} in the column {name!r}, whose values are categories: give them "
-        f"{_REMEDY}"
+        f"the public part has {' and '.join(there)} in the column {name!r}, whose values are "
+        f"categories: give them {_REMEDY}"
     )
 
 

@@ -251,8 +251,9 @@ def made_up(classes: int) -> Font:
     return _font([[way] for way in chosen])
 
 
-def _inventions(block: int = 512) -> Iterator[Way]:
+def _inventions() -> Iterator[Way]:
     """An endless series of two or three strokes, each of two to four points on a grid of three by four."""
+    block = 512
     for start in count(0, block):
         stream = Stream("pate glyphs", np.arange(start, start + block))
         sizes = np.stack([2 + stream.integers(3) for _ in range(3)], axis=1)

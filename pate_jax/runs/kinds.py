@@ -10,6 +10,7 @@ from pate_jax.runs import budget, labels, methods, results, stages
 from pate_jax.runs.baselines import training
 from pate_jax.runs.crowds import stages as crowds
 from pate_jax.runs.directory import Kind, RunDirectory, kind_of
+from pate_jax.student.settings import StudentConfig
 
 Answer = Callable[[RunDirectory], dict[str, Any]]
 
@@ -21,12 +22,13 @@ class Answers(NamedTuple):
     tell_owner: Answer  # writes the owner's page alone
     summary: Answer  # what `pate budget` shows
     account: Callable[[RunDirectory, float | None], CrowdStatement] | None = None  # None: query by query
+    teach: Callable[[RunDirectory, StudentConfig], dict[str, Any]] | None = None  # None: by queries
     words: Callable[[dict[str, Any]], str] | None = None  # for a terminal; None: those of most runs
 
 
 _TEACHERS = Answers(stages.tell, stages.tell_owner, budget.summary)
 _OF_KIND: dict[Kind, Answers] = {
-    "crowd": Answers(crowds.tell, results.tell_owner, crowds.summary, crowds.account),
+    "crowd": Answers(crowds.tell, results.tell_owner, crowds.summary, crowds.account, crowds.teach),
     "training": Answers(training.tell, training.tell_owner, training.summary, words=training.told),
     "method": Answers(methods.tell, results.tell_owner, methods.summary, methods.account),
     "labels": Answers(labels.tell, labels.tell, labels.summary),

@@ -181,7 +181,7 @@ class Every(Moves):
 
     def rises(self, order: float) -> tuple[np.ndarray, np.ndarray]:
         """The rises depend on a only."""
-        steep, flat = _rises(self.found.fall, self.found.deepest, order, axis=1)
+        steep, flat = _rises(self.found.fall, self.found.deepest, order)
         return steep[:, :, None], flat[:, :, None]
 
 
@@ -235,13 +235,13 @@ class Some(Moves):
 
     def rises(self, order: float) -> tuple[np.ndarray, np.ndarray]:
         """The rises of each move."""
-        return _rises(self.fall, self.deepest, order, axis=1)
+        return _rises(self.fall, self.deepest, order)
 
 
-def _rises(fall: np.ndarray, deepest: np.ndarray, order: float, axis: int) -> tuple[np.ndarray, np.ndarray]:
+def _rises(fall: np.ndarray, deepest: np.ndarray, order: float) -> tuple[np.ndarray, np.ndarray]:
     """`f' (r_0 - r)` summed over classes, with the steepest f' between, of `r^(1-a)` and of `r^a`."""
-    forward = (order - 1) * (fall * np.expm1(order * deepest)).sum(axis=axis)
-    return forward, order * (fall * np.minimum((order - 1) * deepest, 1)).sum(axis=axis)
+    forward = (order - 1) * (fall * np.expm1(order * deepest)).sum(axis=1)
+    return forward, order * (fall * np.minimum((order - 1) * deepest, 1)).sum(axis=1)
 
 
 def _total(untouched: np.ndarray, loser: np.ndarray, winner: np.ndarray) -> np.ndarray:

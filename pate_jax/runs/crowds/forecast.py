@@ -118,7 +118,7 @@ def best(found: Mapping[Candidate, Expected]) -> Candidate:
     'sums'
     """
     first, sums = leader(found), Candidate("sums")
-    if sums in found and not surely(found[first], found[sums], deviations=1):
+    if sums in found and not surely(found[first], found[sums]):
         return sums
     return first
 
@@ -128,9 +128,9 @@ def leader(found: Mapping[Candidate, Expected]) -> Candidate:
     return max(found, key=lambda one: (found[one].least, one))
 
 
-def surely(one: Expected, other: Expected, deviations: float = 2) -> bool:
+def surely(one: Expected, other: Expected) -> bool:
     """Whether one is ahead of another by more than few judged inputs and the noise's draws can make it."""
-    return one.least > other.least + deviations * math.hypot(one.deviation, other.deviation)
+    return one.least > other.least + math.hypot(one.deviation, other.deviation)
 
 
 def about_as_good(one: Expected, other: Expected) -> bool:
