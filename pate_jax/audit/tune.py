@@ -22,6 +22,7 @@ from pate_jax.runs.release.findings import Ended, Finding, failed, judged, made,
 from pate_jax.runs.tune import candidates
 from pate_jax.runs.tune.candidates import Candidates, Choice, Place
 from pate_jax.system import storage
+from pate_jax.system.tasks import Engine  # noqa: F401  # of the same
 
 Check = Callable[[Subject], Iterable[Finding]]
 

@@ -135,7 +135,12 @@ class _Hidden:
             "`count` is given, in `count` alone"
         )
 
-    __array__ = __getitem__ = __len__ = __iter__ = __eq__ = __getattr__ = _refuse
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # which Python asks of any object
+            raise AttributeError(name)
+        self._refuse()
+
+    __array__ = __getitem__ = __len__ = __iter__ = __eq__ = _refuse
     __hash__ = None  # type: ignore[assignment]
 
 
@@ -218,7 +223,7 @@ def check(dataset: Dataset) -> Dataset:
                 check_part(name, part, dataset.classes if dataset.target is None else None)
             if part.inputs.shape[1:] != dataset.input_shape:
                 raise PateError(
-                    f"{name} inputs have shape {part.inputs.shape[1:]} and private inputs "
+                    f"{name} inputs have shape {part.inputs.shape[1:]} and public inputs "
                     f"{dataset.input_shape}; give the records of all parts the same shape"
                 )
     if dataset.private.labels is None:

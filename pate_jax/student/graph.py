@@ -102,7 +102,12 @@ def write(student: Student, facts: Mapping[str, str]) -> bytes:
     if known is not None and encoders.of_photos(known.name):
         read = encoders.same(known)
         if not hasattr(read, "operations"):
-            raise PateError(f"the encoder {known.name!r} is a file of its own: export gives no graph of both")
+            why = (
+                "is a file of its own"
+                if known.recipe
+                else "is not installed (`pip install pate-jax[vision]`)"
+            )
+            raise PateError(f"the encoder {known.name!r} {why}, so export gives no graph of both")
         side = cast(encoders.OfPhotos, read).side
         shape, kind = [side, side, 3], "uint8"
         flowing = read.operations(graph, INPUT)

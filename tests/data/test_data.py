@@ -91,7 +91,7 @@ def spoil(column, value, part="private"):
         (spoil("labels", None), "private has no labels"),
         (spoil("labels", np.full(7, 2)), "private label 2 at row 0"),
         (spoil("labels", np.zeros(6, np.int32)), "private has 6 labels for 7 inputs"),
-        (spoil("inputs", np.zeros((7, 4), np.float32)), "public inputs have shape (3,)"),
+        (spoil("inputs", np.zeros((7, 4), np.float32)), "private inputs have shape (4,)"),
         (spoil("inputs", np.zeros((7, 3, 3), np.float32)), "private inputs have shape (7, 3, 3)"),
         (
             spoil("inputs", np.full((5, 3), np.inf, np.float32), "public"),

@@ -202,4 +202,5 @@ def test_visits_of_one_patient_are_one_person():
     found = inspection.table_seen(Table(table), {})
     assert found.names["users"] == "patient" and found.people == 10
     part = Part(np.zeros((40, 1)), None, np.arange(40).astype(str), np.array(table["patient"]))
-    assert [budget.people(SimpleNamespace(private=part), by) for by in ("user", "record")] == [10, 40]
+    dataset = SimpleNamespace(private=part, scan=None)
+    assert [budget.people(dataset, by) for by in ("user", "record")] == [10, 40]

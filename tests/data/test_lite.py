@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import types
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -117,6 +118,7 @@ def test_a_photo_has_one_vector_alone_in_any_batch_and_in_any_order(read):
 def photos(read, tmp_path, monkeypatch):
     """Folders of bright and dark photos, and the encoder with random weights in place of the package's."""
     monkeypatch.setattr(lite, "load", lambda name, side=33: read)
+    monkeypatch.setattr(lite, "place", lambda name: Path("of_the_package.pth"))
     encoders.named.cache_clear()
     rng = np.random.default_rng(0)
     for part, count in (("private", 300), ("public", 60), ("test", 30)):

@@ -214,7 +214,7 @@ BAD_ARRAYS = {
     "too large for float32": ({"inputs": np.full((12, 5), 1e300)}, "NaN or infinity"),
     "text inputs": ({"inputs": np.full((12, 5), "a")}, "inputs of type <U1; give numbers"),
     "complex inputs": ({"inputs": np.zeros((12, 5), complex)}, "give numbers"),
-    "other shape than public": ({"inputs": np.zeros((12, 4))}, "private inputs (4,)"),
+    "other shape than public": ({"inputs": np.zeros((12, 4))}, "private inputs have shape (4,)"),
     "no records": ({"inputs": np.zeros((0, 5)), "labels": np.zeros(0, int)}, "private holds no records"),
     "no features": ({"inputs": np.zeros((12, 0))}, "shape (12, 0)"),
     "missing labels": ({"labels": None}, "private has no labels"),

@@ -288,7 +288,7 @@ CONFIGS = {
 @pytest.mark.parametrize("wished", CONFIGS.values(), ids=CONFIGS)
 def test_a_file_of_flags_makes_the_same_run(wished, tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr("pate_jax.runs.pipeline.run", lambda config: seen.append(config) or {})
+    monkeypatch.setattr("pate_jax.runs.pipeline.run", lambda config, *_: seen.append(config) or {})
     config_file.write(tmp_path / "config.toml", wished)
     assert call("run", "--config", tmp_path / "config.toml") == 0
     assert call("run", "--out", tmp_path, f"--config={tmp_path / 'config.toml'}", "--delta", "1e-6") == 0
@@ -298,7 +298,7 @@ def test_a_file_of_flags_makes_the_same_run(wished, tmp_path, monkeypatch):
 
 def test_a_flag_that_says_the_usual_number_of_teachers_makes_it_a_run_of_teachers(monkeypatch):
     seen = []
-    monkeypatch.setattr("pate_jax.runs.pipeline.run", lambda config: seen.append(config) or {})
+    monkeypatch.setattr("pate_jax.runs.pipeline.run", lambda config, *_: seen.append(config) or {})
     for flags in (("--teachers", "125"), ()):
         assert call("run", "--voters", "auto", *flags) == 0
     assert [(one.who, one.partition.teachers) for one in seen] == [("teachers", 125), ("auto", None)]

@@ -166,11 +166,11 @@ def test_a_stopped_run_goes_on_and_a_finished_one_is_not_made_again(folder, tmp_
 
     real, calls = crowds.run, []
 
-    def second_dies(config):
+    def second_dies(config, engine):
         calls.append(config)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return real(config)
+        return real(config, engine)
 
     wished = config(folder, tmp_path / "run")
     monkeypatch.setattr(crowds, "run", second_dies)
