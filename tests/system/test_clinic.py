@@ -46,7 +46,8 @@ def test_printed_commands_lead_from_a_table_to_predictions(tmp_path, monkeypatch
     assert "stage (0, 1, 2, 3, 4)" in seen and "patient (a guess" in seen and "lactate 2" in seen
     assert follow(printed(seen, "next:")) == 0
     line = printed(capsys.readouterr().out, "next: ")
-    assert "--by user" in line and follow(f"{line} --voters sums --steps 1 --out run --by-group sex") == 0
+    own = "--voters sums --steps 1 --seed 1 --out run --by-group sex"
+    assert "--by user" in line and follow(f"{line} {own}") == 0
     told = capsys.readouterr()
     assert "warning: delta" not in told.err and "delta=" not in told.err
     assert "Public labels alone are expected" in told.err and "AUROC" in told.out

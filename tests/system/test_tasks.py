@@ -240,6 +240,7 @@ def test_a_file_that_describes_no_jobs_is_refused(body, tmp_path):
         pass
 
 
+@pytest.mark.long
 def test_a_sweep_has_the_same_rows_and_page_on_workers(client, tmp_path):
     random = np.random.default_rng(0)
     np.savez(tmp_path / "votes.npz", votes=random.multinomial(50, [0.2, 0.3, 0.5], 40))
@@ -265,6 +266,7 @@ def test_shadow_runs_are_the_same_on_workers(workers):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.long
 def test_methods_are_compared_alike_on_workers_which_open_the_records_themselves(workers, tmp_path):
     random, files = np.random.default_rng(0), {}
     for name, rows in (("private", 300), ("public", 80), ("test", 90)):
