@@ -16,7 +16,7 @@ from pate_jax import data, models
 from pate_jax.accounting.exact import counts
 from pate_jax.accounting.inputs import CUSTOMARY_DELTA
 from pate_jax.crowd.plan import space_kind
-from pate_jax.data import encoders, forms, partition, relation, shuffle, texts
+from pate_jax.data import encoders, folders, forms, partition, relation, shuffle, texts
 from pate_jax.data import labels as of_labels
 from pate_jax.data.survey import Surveyed
 from pate_jax.ensemble import TeacherConfig
@@ -238,12 +238,12 @@ and `pate compare` looks at one: name one, and the others in --leave-out; of eps
 def _opened(choice: DataChoice, keep: Path | None, engine: Engine) -> data.Dataset:
     if choice.private is None or choice.public is None:
         reader = encoders.split(choice.encoder).frozen
-        if choice.text_column or reader:
+        if choice.text_column or (reader and not encoders.reads_photos(reader)):
             flag = f"text-column {choice.text_column}" if choice.text_column else f"encoder {reader}"
             raise PateError(f"--{flag} is for tables of your own: give --private and --public")
         if isinstance(choice.classes, str):
             raise PateError(f"--classes {choice.classes} names the classes of your own files: give --private")
-        return data.load(
+        found = data.load(
             choice.dataset,
             data_dir=choice.data_dir,
             manual_dir=choice.manual_dir,
@@ -252,6 +252,7 @@ def _opened(choice: DataChoice, keep: Path | None, engine: Engine) -> data.Datas
             ids_are_stable=choice.ids_are_stable,
             equal_rows_are_coincidences=choice.equal_rows_are_coincidences,
         )
+        return folders.of_set(found, reader, choice.image_size, keep) if reader else found
     return data.from_files(
         choice.private,
         choice.public,

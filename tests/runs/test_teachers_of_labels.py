@@ -188,7 +188,7 @@ def test_it_is_verified_told_and_served(made, folder, tmp_path):
     assert checked.of("failed") == [] == verify.at(run.release).of("failed")
     assert any("voters, each changed" in one for one in checked.of("passed"))
     assert any("the student of rash/itch follows" in one for one in checked.of("passed"))
-    assert "it names no encoder, and holds none" in checked.of("passed")
+    assert any("it names no encoder, and holds none" in one for one in checked.of("passed"))
     students, test = Students.load(run.release), open_data(config(folder, run.root).data).test
     right = students.by_label["rash/itch"](test.inputs).argmax(1) == (test.labels >> 1 & 1)
     assert found["labels"]["rash/itch"]["figures"]["accuracy"][0] == pytest.approx(right.mean())
