@@ -42,7 +42,7 @@ COMMANDS = {
         "Divide a table or .npz into public and private parts for a trial; its public rows have no privacy.",
     ),
     "run": Command("run.run", "Do the whole job: from private records to a student that may be published."),
-    "compare.dpsgd": Command(
+    "baseline dpsgd": Command(
         "compare.dpsgd",
         "Train a net on the private records themselves, by DP-SGD, to compare it with a run.",
     ),
