@@ -25,7 +25,7 @@ from pate_jax.accounting.costs import Tables
 from pate_jax.accounting.crowd_statement import COVERED, CrowdStatement
 from pate_jax.accounting.exact import counts
 from pate_jax.accounting.inputs import CUSTOMARY_DELTA, check_delta
-from pate_jax.aggregate.crowds import noisy_table
+from pate_jax.aggregate.noise import noisy_table
 from pate_jax.data import Dataset, Part, partition, relation
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError

@@ -11,7 +11,7 @@ from commands import call
 
 from pate_jax import Student
 from pate_jax.audit import verify
-from pate_jax.cli.split import run_line
+from pate_jax.cli.inspect import run_line
 from pate_jax.data import columns, encoders, from_files, inspection, public_parts, texts
 from pate_jax.data.encoders import encoder, tokens
 from pate_jax.data.tables import Table

@@ -40,17 +40,10 @@ from jaxtyping import Int
 from pate_jax import crowd as voting
 from pate_jax.accounting import after_count, filter
 from pate_jax.accounting.exact import counts
-from pate_jax.aggregate.crowds import noisy_table
+from pate_jax.aggregate.noise import noisy_table
 from pate_jax.data import Part, partition
 from pate_jax.errors import PateError
-from pate_jax.mechanisms.crowds import (
-    Comparison,
-    CrowdRelease,
-    CrowdTable,
-    HeadCount,
-    NeighbourCounts,
-    Score,
-)
+from pate_jax.mechanisms.crowds import Comparison, CrowdRelease, CrowdTable, HeadCount, NeighbourCounts, Score
 from pate_jax.runs import driver, ledger, plans, streams
 from pate_jax.runs.crowds import answers, comparison, processes, public_side, rivals, scans, steps, students
 from pate_jax.runs.crowds.inputs import Crowd, compares, comparison_of, is_candidate, plan_of

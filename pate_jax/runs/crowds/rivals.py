@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Int
 
 from pate_jax import crowd as voting
-from pate_jax.crowd.agreement import Rule
+from pate_jax.crowd.voters import Rule
 from pate_jax.runs import students as training
 from pate_jax.runs.crowds import answers, public_side, students
 from pate_jax.runs.crowds.comparison import FIRST, methods

@@ -12,7 +12,7 @@ import numpy as np
 
 from pate_jax import crowd as voting
 from pate_jax.aggregate import Answers
-from pate_jax.crowd import slope
+from pate_jax.crowd import steps
 from pate_jax.data import Part
 from pate_jax.errors import PateError
 from pate_jax.models import trees
@@ -20,16 +20,7 @@ from pate_jax.runs import students as training
 from pate_jax.runs.crowds import answers, comparison, public_side
 from pate_jax.runs.crowds.inputs import Crowd, compares
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.student import (
-    Auto,
-    Choice,
-    Linear,
-    PublicInputs,
-    Student,
-    StudentConfig,
-    spaces,
-    sums,
-)
+from pate_jax.student import Auto, Choice, Linear, PublicInputs, Student, StudentConfig, spaces, sums
 from pate_jax.student import check as check_fits
 from pate_jax.student.settings import with_method
 from pate_jax.system import storage
@@ -81,9 +72,9 @@ def of_sums(crowd: Crowd) -> Student:
     return made._replace(columns=crowd.dataset.columns)
 
 
-def of_weights(crowd: Crowd, weights: slope.Weights) -> Student:
+def of_weights(crowd: Crowd, weights: steps.Weights) -> Student:
     """The classifier at weights that steps have led to, as a student."""
-    plan, kernel = crowd.plan, weights / 2.0**slope.FINE * crowd.plan.scaling.length
+    plan, kernel = crowd.plan, weights / 2.0**steps.FINE * crowd.plan.scaling.length
     made = sums.of_head(PublicInputs.of(crowd.dataset), plan.space, plan.scaling, kernel)
     return made._replace(columns=crowd.dataset.columns)
 
