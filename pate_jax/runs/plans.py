@@ -7,19 +7,18 @@ from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pate_jax.accounting import costs, filter, stable
 from pate_jax.accounting.after_count import Limit
 from pate_jax.accounting.costs import AnyEvent, Tables, Trained
 from pate_jax.accounting.filter import Cost
+from pate_jax.accounting.inputs import Curve
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.codec import from_dict
 from pate_jax.mechanisms.crowds import HeadCount
 from pate_jax.mechanisms.events import Answers
 from pate_jax.mechanisms.stable import StableAnswers
 
-Curve = NDArray[np.float64]
 _UP = 1 + 1e-9  # what may be spent is rounded up
 
 

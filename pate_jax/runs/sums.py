@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pate_jax.accounting import filter, joint
+from pate_jax.accounting import costs, filter
 from pate_jax.runs.plans import Plan
 
 NARROWEST_FIRST = ("contents", "record", "user", "party")
@@ -72,7 +72,7 @@ def together(plans: Sequence[Plan], delta: float) -> float | None:
     >>> together([one], 1e-5) < together([one, one], 1e-5) < 2 * together([one], 1e-5)
     True
     """
-    return joint.epsilon([event for plan in plans for event in plan.events], delta)
+    return costs.epsilon([event for plan in plans for event in plan.events], delta)
 
 
 def cost(plans: Sequence[Plan], order: float) -> filter.Cost:
