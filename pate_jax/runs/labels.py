@@ -31,11 +31,14 @@ from pate_jax.runs.crowds import inputs as crowds
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.plans import Plan
 from pate_jax.runs.record import LABEL, LABELS
-from pate_jax.runs.release import labels as bundle
+from pate_jax.runs.release import write
 from pate_jax.runs.report import labels_page
 from pate_jax.runs.settings import CUSTOMARY_EPSILON, DataChoice, RunConfig
-from pate_jax.student import Student
+from pate_jax.student import Student, exported
+from pate_jax.student import several as bundle
 from pate_jax.system import devices, progress, storage
+
+_FILES = ("student.json", "parameters.npz", exported.TENSORS, exported.PROGRAM)  # of each student
 
 
 class Several(NamedTuple):
@@ -212,12 +215,20 @@ def teach(run: RunDirectory) -> dict[str, Any]:
 
 
 def release(run: RunDirectory, made: Mapping[str, Any], folder: Path | None = None) -> None:
-    """Write the release of all labels, or the same into another folder."""
-    several = of(run)
-    students = {several.folder(label): one.student for label, one in several.runs(run).items()}
-    called = {label: several.folder(label) for label in several.labels}
+    """Write the students of all labels with one statement, card and program; or into another folder."""
+    several, folder, facts = of(run), folder or run.release, measured.published(made)
+    home, students = folder / "student", {label: one.student for label, one in several.runs(run).items()}
     statement = storage.read_json(run.existing(run.public_statement, "run"), "statement")
-    bundle.write(folder or run.release, called, students, statement, made)
+    for label, student in students.items():
+        for name in (name for name in _FILES if (student / name).exists()):
+            storage.write_bytes(home / several.folder(label) / name, storage.read_bytes(student / name))
+    called = {label: several.folder(label) for label in several.labels}
+    storage.write_json(home / bundle.LABELS, "labels", {"folders": called})
+    storage.write_json(folder / "statement.json", "statement", statement)
+    storage.write_json(home / "statement.json", "statement", statement)
+    first = Student.load(home / several.folder(next(iter(students))))
+    write.write_programs(folder, first)
+    storage.write_bytes(home / "MODEL_CARD.md", model_card(first, statement, facts).encode())
 
 
 def _facts(run: RunDirectory) -> dict[str, Any]:
@@ -273,6 +284,33 @@ def summary(run: RunDirectory) -> dict[str, Any]:
     """What `pate budget` shows: what each label has released, and what all cost together."""
     several = of(run)
     lines = [line for one in several.runs(run).values() for line in ledger.releases(one.ledger)]
-    if not lines:
-        raise PateError(f"{run.root} has released nothing yet: there is nothing to show")
-    return budget.of_releases(run, lines, state(run).headline.epsilon, several.delta)
+    return budget.of_releases(run, lines, several.delta, lambda run, _: state(run))
+
+
+def model_card(student: Student, statement: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    """The card of all labels; `student` is one of them, which takes the same inputs as all others."""
+    sections = {
+        "What it says, and of what": [
+            f"Task: {len(facts['labels'])} labels of each input, each by a student of its own.",
+            *(
+                f"{write.plain(label)}: {len(one['classes'])} classes: {_classes(one['classes'])}."
+                for label, one in facts["labels"].items()
+            ),
+            *write.reads(student),
+        ],
+        "Privacy": write.promised(statement, facts),
+        "How it was made": [
+            f"Data: {facts['data']}.",
+            f"Trained on: {write.learned_from(statement, facts)}.",
+        ],
+        "How good it is": [
+            *(f"{write.plain(label)}: {labels_page.told(one)}." for label, one in facts["labels"].items()),
+            f"All labels: {labels_page.macro(facts)}.",
+        ],
+    }
+    said = write.card(sections, statement, facts, student)
+    return said.replace("pate_jax.Student.load", "pate_jax.student.Students.load")
+
+
+def _classes(names: list[str]) -> str:
+    return ", ".join(map(write.plain, names[:20])) + (" ..." if len(names) > 20 else "")

@@ -13,7 +13,7 @@ from pate_jax.data import Dataset, Part
 from pate_jax.runs import measured, public_labels, publication, registration
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release import check, write
-from pate_jax.runs.report import plain_pages, sheet
+from pate_jax.runs.report import run_pages, sheet
 from pate_jax.student import Student
 from pate_jax.system import storage
 
@@ -104,7 +104,9 @@ def attacked(run: RunDirectory) -> dict[str, Any] | None:
 def tell(
     run: RunDirectory,
     told: dict[str, Any],
-    public_page: Callable[[Mapping[str, Any], Statement, Mapping[str, Any] | None], str],
+    public_page: Callable[
+        [Mapping[str, Any], Statement, Mapping[str, Any] | None], str
+    ] = run_pages.public_page,
 ) -> dict[str, Any]:
     """Write the page that may be published, beside the owner's; `told` is what that returned."""
     statement = Statement.from_dict(told["statement"])
@@ -112,6 +114,11 @@ def tell(
     storage.write_bytes(run.public_report, page.encode())
     check.check(run.release)
     return told
+
+
+def tell_plain(run: RunDirectory) -> dict[str, Any]:
+    """Write both pages of a run without sensitive figures, and return the results with the statement."""
+    return tell(run, tell_owner(run))
 
 
 def tell_owner(run: RunDirectory, results: str = "student", statement: str = "account") -> dict[str, Any]:
@@ -122,6 +129,6 @@ def tell_owner(run: RunDirectory, results: str = "student", statement: str = "ac
     found = kept(run, results)
     whole = storage.read_json(run.existing(run.statement, statement), "statement")
     stages, shown = run.record.stages(), contact_sheet(run)
-    page = plain_pages.private_page(found, Statement.from_dict(whole), stages, shown, attacked(run))
+    page = run_pages.plain_page(found, Statement.from_dict(whole), stages, shown, attacked(run))
     storage.write_bytes(run.report, page.encode())
     return {**found, "statement": whole}
