@@ -20,7 +20,7 @@ from pate_jax.errors import PateError
 from pate_jax.models import spaces
 from pate_jax.runs import own_data, pipeline
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.parties import cards, students
+from pate_jax.runs.parties import join, terms
 from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
 from pate_jax.runs.tune import candidates as tuning
 from pate_jax.runs.tune.settings import Setting, TuneConfig
@@ -261,12 +261,12 @@ def test_parties_vote_on_texts(files, tmp_path, monkeypatch):
     monkeypatch.setattr(party_files, "data_of", own)
     for place, name in enumerate(party_files.NAMES):
         named_records(tmp_path, name, 10 + place, 60)
-        cards.make(tmp_path, name, "localhost", 7101 + place, 60)
+        terms.make(tmp_path, name, "localhost", 7101 + place, 60)
     found = party_files.vote(tmp_path, party_files.agree(tmp_path, "sums"), seed=5)
     assert not [one for one in found.values() if isinstance(one, BaseException)], found
     run = RunDirectory(tmp_path / "run-west")
     with run.writing():
-        students.teach(run, Ridge())
+        join.teach(run, Ridge())
     assert np.ptp(Student.load(run.root).predict_proba(files["test"])) > 0.02
     assert (run.release / "student/encoder.py").is_file()
 
