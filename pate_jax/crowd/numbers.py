@@ -17,7 +17,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Num
 from scipy.linalg import cholesky, solve_triangular
 
-from pate_jax.crowd import classifier, shares, slope
+from pate_jax.crowd import classifier, shares
+from pate_jax.crowd import steps as slope
 from pate_jax.crowd.plan import Plan
 from pate_jax.crowd.vectors import Scaling, vectors
 from pate_jax.crowd.voters import Voters

@@ -21,8 +21,7 @@ from pate_jax.data import labels as of_labels
 from pate_jax.data.survey import Surveyed
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError, SharedInputs
-from pate_jax.models import identity, patches, spaces
-from pate_jax.models.spaces import likeness
+from pate_jax.models import identity, linear, patches, spaces
 from pate_jax.runs import measured, public_part, publication
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.record import METHOD, RECORDS, refuse_crowd
@@ -347,5 +346,5 @@ def _on_space(config: TeacherConfig, dataset: data.Dataset, known: spaces.Space 
         kind, PublicInputs.of(seen), key=jax.random.key(_KEY), encoder=encoder
     )
     if kind in _OF_IMAGES:  # where classes are seldom linear; those of tables and encoders often are
-        space = likeness.lifted(space, seen.public.inputs)
+        space = linear.lifted(space, seen.public.inputs)
     return models.on_space(space, input_shape=seen.input_shape, classes=dataset.classes)

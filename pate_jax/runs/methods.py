@@ -25,20 +25,18 @@ from pate_jax.accounting.costs import Tables
 from pate_jax.accounting.crowd_statement import COVERED, CrowdStatement
 from pate_jax.accounting.exact import counts
 from pate_jax.accounting.inputs import CUSTOMARY_DELTA, check_delta
-from pate_jax.aggregate.crowds import noisy_table
 from pate_jax.data import Dataset, Part, partition, relation
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.codec import from_dict, to_dict
 from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, HeadCount, NeighbourCounts, OfTeachers
-from pate_jax.runs import budget, driver, ledger, registration, results, streams
+from pate_jax.runs import budget, driver, ledger, registration, results
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.driver import Method, Question
 from pate_jax.runs.inputs import Inputs, record, same_records
 from pate_jax.runs.ledger import CrowdLine
 from pate_jax.runs.plans import Plan
 from pate_jax.runs.record import METHOD, RECORDS
-from pate_jax.runs.report import plain_pages
 from pate_jax.runs.settings import CUSTOMARY_EPSILON, STROKES, DataChoice, PartitionChoice
 from pate_jax.student import PublicInputs, Student, Students
 from pate_jax.system import headcount, storage
@@ -146,11 +144,6 @@ class OwnMethod(Method[CrowdRelease]):
             )
         return table.astype(np.int64)
 
-    def draw(self, line: CrowdLine, exact: Table, released: Sequence[CrowdLine]) -> CrowdLine:
-        """The line with the noisy table."""
-        key = streams.key(self.run, line._replace(exact=storage.digest(exact)).stream)
-        return line._replace(values=ledger.pack_table(noisy_table(line.event, exact, key=key).values))
-
 
 def values(line: CrowdLine) -> Table:
     """The noisy table of a line."""
@@ -220,7 +213,7 @@ def run(
         account(directory)
         if not directory.results.exists():
             teach(directory, method)
-        return tell(directory) | registration.shown(directory)
+        return results.tell_plain(directory) | registration.shown(directory)
 
 
 def _begin(
@@ -316,18 +309,11 @@ def teach(run: RunDirectory, method: OwnMethod) -> dict[str, Any]:
     return results.finish(run, learned, dataset, statement, made)
 
 
-def tell(run: RunDirectory) -> dict[str, Any]:
-    """Write both report pages and return the results, with the statement among them."""
-    return results.tell(run, results.tell_owner(run), plain_pages.public_page)
-
-
 def summary(run: RunDirectory) -> dict[str, Any]:
     """What `pate budget` shows: what was released, and what that cost."""
     lines = list(ledger.releases(run.ledger))
-    if not lines:
-        raise PateError(f"{run.root} has released nothing yet: there is nothing to show")
     delta = from_dict(Promise, run.record.read().of(METHOD)["promise"], "promise").delta
-    return budget.of_releases(run, lines, state(run, delta).headline.epsilon, delta)
+    return budget.of_releases(run, lines, delta, state)
 
 
 def over(

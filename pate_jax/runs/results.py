@@ -14,7 +14,7 @@ from pate_jax.runs import measured, public_labels, publication, registration
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release import check, write
 from pate_jax.runs.release import labels as of_labels
-from pate_jax.runs.report import labels_page, plain_pages, sheet
+from pate_jax.runs.report import labels_page, run_pages, sheet
 from pate_jax.student import Student, Students, several
 from pate_jax.system import storage
 
@@ -128,7 +128,9 @@ def attacked(run: RunDirectory) -> dict[str, Any] | None:
 def tell(
     run: RunDirectory,
     told: dict[str, Any],
-    public_page: Callable[[Mapping[str, Any], Statement, Mapping[str, Any] | None], str],
+    public_page: Callable[
+        [Mapping[str, Any], Statement, Mapping[str, Any] | None], str
+    ] = run_pages.public_page,
 ) -> dict[str, Any]:
     """Write the page that may be published, beside the owner's; `told` is what that returned."""
     statement = Statement.from_dict(told["statement"])
@@ -137,6 +139,11 @@ def tell(
     storage.write_bytes(run.public_report, page.encode())
     check.check(run.release)
     return told
+
+
+def tell_plain(run: RunDirectory) -> dict[str, Any]:
+    """Write both pages of a run without sensitive figures, and return the results with the statement."""
+    return tell(run, tell_owner(run))
 
 
 def tell_owner(run: RunDirectory, results: str = "student", statement: str = "account") -> dict[str, Any]:
@@ -150,6 +157,6 @@ def tell_owner(run: RunDirectory, results: str = "student", statement: str = "ac
     if "labels" in found:
         page = labels_page.private_page(found, stated, {})
     else:
-        page = plain_pages.private_page(found, stated, stages, shown, attacked(run))
+        page = run_pages.plain_page(found, stated, stages, shown, attacked(run))
     storage.write_bytes(run.report, page.encode())
     return {**found, "statement": whole}

@@ -303,7 +303,7 @@ def _told(run: RunDirectory, statement: dict[str, Any]) -> bool:
 
 def tell(run: RunDirectory) -> dict[str, Any]:
     """Write both report pages and return the results, with the statement among them."""
-    return results.tell(run, tell_owner(run), run_pages.public_page)
+    return results.tell(run, tell_owner(run))
 
 
 def tell_owner(run: RunDirectory) -> dict[str, Any]:

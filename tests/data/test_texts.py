@@ -12,7 +12,7 @@ from commands import call
 
 from pate_jax import Student
 from pate_jax.audit import verify
-from pate_jax.cli.split import run_line
+from pate_jax.cli.inspect import run_line
 from pate_jax.data import columns, encoders, from_files, inspection, public_parts, texts
 from pate_jax.data.encoders import encoder, tokens
 from pate_jax.data.tables import Table
@@ -20,7 +20,7 @@ from pate_jax.errors import PateError
 from pate_jax.models import spaces
 from pate_jax.runs import own_data, people, pipeline
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.parties import cards, students
+from pate_jax.runs.parties import join, terms
 from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
 from pate_jax.runs.tune import candidates as tuning
 from pate_jax.runs.tune.settings import Setting, TuneConfig
@@ -285,12 +285,12 @@ def test_parties_vote_on_texts(files, tmp_path, monkeypatch):
     monkeypatch.setattr(party_files, "data_of", own)
     for place, name in enumerate(party_files.NAMES):
         named_records(tmp_path, name, 10 + place, 60)
-        cards.make(tmp_path, name, "localhost", 7101 + place, 60)
+        terms.make(tmp_path, name, "localhost", 7101 + place, 60)
     found = party_files.vote(tmp_path, party_files.agree(tmp_path, "sums"), seed=5)
     assert not [one for one in found.values() if isinstance(one, BaseException)], found
     run = RunDirectory(tmp_path / "run-west")
     with run.writing():
-        students.teach(run, Ridge())
+        join.teach(run, Ridge())
     assert np.ptp(Student.load(run.root).predict_proba(files["test"])) > 0.02
     assert (run.release / "student/encoder.py").is_file()
 

@@ -18,7 +18,8 @@ from pate_jax.data.encoders import NOT_COVERED
 from pate_jax.data.encoders.encoder import FILE, GET, digest
 from pate_jax.data.encoders.lite import Lite
 from pate_jax.runs import measured
-from pate_jax.runs.report import crowd_words, measures_page, numbers, words
+from pate_jax.runs.report import measures_page, numbers, words
+from pate_jax.runs.report.html import interval
 from pate_jax.student import Student
 from pate_jax.system import storage
 
@@ -299,7 +300,7 @@ def learned_from(statement: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
         return "the private records themselves, by DP-SGD: clipped gradients with noise"
     if "releases" in statement:
         by = f",{method}" if method else ""
-        return f"{public} and noisy tables of {crowd_words.voters(facts)}{by}; no private record"
+        return f"{public} and noisy tables of {words.voters(facts)}{by}; no private record"
     if "shared" in statement:
         return f"public inputs and what {facts['parties']} parties opened together{method}; no private record"
     return f"{public} and the answers of {facts['teachers']} teachers{method}; no private record"
@@ -319,7 +320,7 @@ def _bought(statement: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
         return f"How: {facts['explained']}"
     if "releases" in statement:
         right = _share(facts.get("label_accuracy"), "no public labels to compare them with")
-        return f"Labels: of {crowd_words.asked(facts)}, at no cost beyond that of the tables; right: {right}."
+        return f"Labels: of {words.asked(facts)}, at no cost beyond that of the tables; right: {right}."
     if statement.get("shared", {}).get("voters") == "sums":
         right = _share(facts.get("label_accuracy"), "no public labels to compare them with")
         return f"Labels: of all {facts['queries']:,} public inputs, from one noisy table; right: {right}."
@@ -335,7 +336,7 @@ def _measured(facts: Mapping[str, Any]) -> str:
     seen, told = facts.get("seen"), _share(facts.get("student_accuracy"), "no public test part")
     if facts.get("student_accuracy") is None or seen is None:
         return told
-    return f"{told} of {seen['inputs']:,} inputs (95% interval: {words.interval(seen['low'], seen['high'])})"
+    return f"{told} of {seen['inputs']:,} inputs (95% interval: {interval(seen['low'], seen['high'])})"
 
 
 def _share(accuracy: float | None, otherwise: str) -> str:

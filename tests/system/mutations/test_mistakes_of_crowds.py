@@ -22,7 +22,7 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms.codec import to_dict
 from pate_jax.mechanisms.crowds import TeacherSums, TeacherVotes
 from pate_jax.models import integers
-from pate_jax.runs import budget, ledger, streams
+from pate_jax.runs import budget, driver, ledger, secret
 from pate_jax.runs import labels as runs_labels
 from pate_jax.runs import numbers as runs_numbers
 from pate_jax.runs.crowds import inputs, public_side, release, stages
@@ -53,12 +53,12 @@ def claimed(**changes):
         order, cost = budget.cost_of(None, kept)
 
         def line(body):
-            named = streams.name(2, to_dict(kept), body["exact"], public)
+            named = secret.stream(2, to_dict(kept), body["exact"], public)
             return {
                 **body,
                 "event": to_dict(kept),
                 "public": public,
-                "noise": streams.commitment(run, named),
+                "noise": run.secret.commitment(named),
                 "order": order,
                 "cost": to_dict(cost),
             }
@@ -92,9 +92,9 @@ def other_table_everywhere(run):
     storage.write_json(run.certificate, "certificate", {**proof, "table": storage.digest(table)})
 
     number, line = ledger.releases(run.ledger)
-    noisy = release.draw(run, line, table)
+    noisy = driver.noisy(run, line, table)
     line = line._replace(exact=storage.digest(table), values=ledger.pack_table(noisy))
-    line = line._replace(noise=streams.commitment(run, line.stream))
+    line = line._replace(noise=run.secret.commitment(line.stream))
     storage.write_arrays(run.answers, "noisy-table", {"values": noisy})
     crowd_lines(run, lambda bodies: [{"kind": "release", **to_dict(one)} for one in (number, line)])
 
@@ -299,9 +299,9 @@ MISTAKES = [
         "table: (the records give another table|one voter cast a vector longer)",
         traced=True,
     ),
-    case("one noise for all releases", patched(streams, "name", all_alike), SUMS, "another noise"),
-    case("one noise for all tables", replaced(streams, "name", without_table), SUMS, "another noise"),
-    case("noise that nobody can draw again", replaced(release, "draw", drawn_anew), SUMS, "do not follow"),
+    case("one noise for all releases", patched(secret, "stream", all_alike), SUMS, "another noise"),
+    case("one noise for all tables", replaced(secret, "stream", without_table), SUMS, "another noise"),
+    case("noise that nobody can draw again", replaced(driver, "noisy", drawn_anew), SUMS, "do not follow"),
     case(
         "noise that follows private labels",
         replaced(Crowd, "planned", by_label),
