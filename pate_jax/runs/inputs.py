@@ -208,7 +208,7 @@ def open_classes(choice: DataChoice, command: str, keep: Path | None = None) -> 
     if choice.target is not None:
         raise PateError(
             f"--target {choice.target} is a number, and `{command}` knows classes alone: `pate run` learns "
-            "it, by sums of records or by --teachers, and its page has R2 and the error beside what is free"
+            "it, by sums of records or by --teachers, and `pate compare` shows both beside what is free"
         )
     return open_data(choice, keep)
 
