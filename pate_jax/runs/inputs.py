@@ -167,6 +167,11 @@ def record(run: RunDirectory, dataset: data.Dataset, choice: DataChoice) -> None
             f"--label-column {choice.label_column} names several labels, which `pate run` learns under one "
             "budget: name one, and the others in --leave-out"
         )
+    if choice.most_labels is not None and not dataset.several:
+        raise PateError(
+            f"--most-labels {choice.most_labels} is of teachers of several labels: name these in "
+            "--label-column, or leave it out"
+        )
     public_part.agree(run, dataset)
     run.record.agree("data", to_settings(choice), but_not=WHERE)
     limits = [column.name for column in dataset.columns if column.form == forms.LIMITS]

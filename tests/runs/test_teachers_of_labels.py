@@ -310,6 +310,7 @@ def test_what_does_not_go_together_is_refused(folder, tmp_path):
         ({"data": {"most_labels": 0}}, "--most-labels 0 must be at least 1"),
         ({"voters": "sums", "teachers": None}, "--most-labels 2 is of teachers"),
         ({"data": {"classes": "no,yes,perhaps"}}, "pain has 3 classes"),
+        ({"data": {"label_column": "pain", "leave_out": ",".join(LABELS[1:])}}, "several labels: name these"),
     ):
         with pytest.raises(PateError, match=told):
             pipeline.run(config(folder, tmp_path / "no", **changes))
