@@ -178,3 +178,9 @@ def of_columns(table: Mapping[str, Sequence[str]], but: Collection[str] = ()) ->
         elif not count(numbers[~np.isnan(numbers)]):
             found.append(of_values(np.array(values, np.str_)))
     return tuple(found)
+
+
+def of_rows(inputs: np.ndarray) -> Hashes:
+    """A hash of each row as float32, whatever the type that it is stored in."""
+    flat = inputs.reshape(len(inputs), -1)
+    return hashed((np.asarray(row, np.float32) + np.float32(0)).tobytes() for row in flat)

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from pate_jax.data import columns, encoders, relation
+from pate_jax.data import columns, encoders, fingerprints, relation
 from pate_jax.data.dataset import Dataset
 from pate_jax.data.encoders import Known, OfPhotos, encoder, graphs
 from pate_jax.data.encoders.encoder import Shape
@@ -58,7 +58,10 @@ def _named(folder: Path, paths: Sequence[Path], inputs: np.ndarray) -> Raw:
     names = [path.relative_to(folder).as_posix() for path in paths]
     inside = paths[0].parent != folder
     labels = np.array([path.parent.name for path in paths], np.str_) if inside else None
-    return Raw(inputs, labels, np.array(names, np.str_), None, numbered=count_up(names))
+    unread = (
+        fingerprints.hashed(path.read_bytes() for path in paths),
+    )  # whatever shape or encoder sees them
+    return Raw(inputs, labels, np.array(names, np.str_), None, numbered=count_up(names), unread=unread)
 
 
 def encoded(folder: Path, reader: OfPhotos, keep: Path | None = None) -> Raw:
@@ -109,7 +112,8 @@ def of_set(dataset: Dataset, name: str, side: int | None = None, keep: Path | No
     }
     plan = (columns.Column("photo", encoder=reader.known),)
     scaled = columns.preprocessing(parts["public"].inputs, plan)
-    return replace(dataset, kind="table", **parts, preprocessing=scaled, columns=plan)
+    unread = (fingerprints.of_rows(dataset.private.inputs),)
+    return replace(dataset, kind="table", **parts, preprocessing=scaled, columns=plan, unread=unread)
 
 
 def shape_of(folder: Path, side: int | None = None) -> Shape:

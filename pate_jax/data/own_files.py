@@ -247,7 +247,8 @@ def _read(
 def _seen(raw: Raw, reader: encoders.OfPhotos, keep: Path | None) -> Raw:
     """The photos of an array as an encoder sees them."""
     seen = folders.vectors(np.asarray(raw.inputs), reader, "inputs", keep)
-    return raw._replace(inputs=seen, encoder=reader.known)
+    unread = (fingerprints.of_rows(np.asarray(raw.inputs)),)
+    return raw._replace(inputs=seen, encoder=reader.known, unread=unread)
 
 
 def declared(value: Declared, without: Sequence[str] = ()) -> dict[str, Sequence]:

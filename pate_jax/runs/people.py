@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from pate_jax.data import fingerprints, relation
 from pate_jax.data.columns import Column
 from pate_jax.data.dataset import Dataset
-from pate_jax.data.fingerprints import RARE, Hashes, hashed, of_numbers, of_texts, of_values
+from pate_jax.data.fingerprints import RARE, Hashes, hashed, of_numbers, of_rows, of_texts, of_values
 from pate_jax.data.survey import Surveyed
 from pate_jax.errors import PateError
 
@@ -106,11 +106,12 @@ def made(
     names = {way: _of_names(texts) for way, texts in (("ids", ids), ("users", users)) if texts is not None}
     values = [] if inputs.ndim > 2 else _values(np.asarray(inputs, np.float32), columns)
     as_a_whole = not values or (not columns and len(values) > _WIDE)
-    rows: Hashes = _of_rows(inputs) if as_a_whole else np.stack(values).sum(axis=0, dtype=np.uint64)
+    rows: Hashes = of_rows(inputs) if as_a_whole else np.stack(values).sum(axis=0, dtype=np.uint64)
     ways = {**names, "contents": rows}
     named = [of_values(texts) for texts in (ids, users) if texts is not None]
     told = [one for one, counts in zip(values, _counters(inputs, columns), strict=False) if not counts]
-    first = sorted([*named, *told, *unread], key=np.min)
+    pictures = [rows] if inputs.ndim > 2 else []  # which another run may see by an encoder
+    first = sorted([*named, *told, *pictures, *unread], key=np.min)
     rare = list(itertools.islice(filter(_tells_apart, first), _COLUMNS))
     if rare:
         ways["values"] = np.stack(rare, axis=1)
@@ -254,12 +255,6 @@ def _keyed(kept: Hashes, counts: NDArray[np.int64], share: float, repeats: int, 
     order = np.argsort(digests)
     often = np.minimum(counts, np.iinfo(np.uint32).max).astype(np.uint32)
     return Sample(digests[order], often[order], share, repeats)
-
-
-def _of_rows(inputs: np.ndarray) -> Hashes:
-    """A hash of each row as float32, whatever the type that it is stored in."""
-    flat = inputs.reshape(len(inputs), -1)
-    return hashed((np.asarray(row, np.float32) + np.float32(0)).tobytes() for row in flat)
 
 
 def _counters(inputs: np.ndarray, columns: Sequence[Column]) -> list[bool]:

@@ -18,7 +18,7 @@ from pate_jax.cli import main
 from pate_jax.data import encoders, folders, from_files, load
 from pate_jax.data.encoders import encoder, lite
 from pate_jax.errors import PateError
-from pate_jax.runs import pipeline
+from pate_jax.runs import people, pipeline
 from pate_jax.runs.inputs import open_data
 from pate_jax.runs.release import check
 from pate_jax.runs.settings import DataChoice, RunConfig
@@ -179,6 +179,13 @@ def test_pictures_of_a_named_set_are_seen_by_an_encoder_too(read, tmp_path, monk
     pixels = np.asarray(drawn.test.inputs)
     alone = folders.as_seen(pixels[3:4], [seen.columns[0].encoder], "test")
     assert alone.tobytes() == seen.test.inputs[3:4].tobytes()
+    without_names = [replace(one, ids_are="rows") for one in (drawn, seen)]
+    other = load("strokes", size=31, public_size=12, test_size=5)
+    other = replace(
+        other, private=other.private._replace(inputs=other.private.inputs[:, ::-1]), ids_are="rows"
+    )
+    one, same, another = (people.of(each, bytes(range(32))) for each in (*without_names, other))
+    assert people.same(one, same) and not people.same(another, same) and "ids" not in one
     with pytest.raises(PateError, match="reads photos, and adult has none"):
         folders.of_set(replace(drawn, kind="table", name="adult"), "lite0")
     with pytest.raises(PateError, match="--encoder words is for tables of your own"):
