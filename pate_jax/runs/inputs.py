@@ -167,11 +167,6 @@ def record(run: RunDirectory, dataset: data.Dataset, choice: DataChoice) -> None
             f"--label-column {choice.label_column} names several labels, which `pate run` learns under one "
             "budget: name one, and the others in --leave-out"
         )
-    if choice.most_labels is not None and not dataset.several:
-        raise PateError(
-            f"--most-labels {choice.most_labels} is of teachers of several labels: name these in "
-            "--label-column, or leave it out"
-        )
     public_part.agree(run, dataset)
     run.record.agree("data", to_settings(choice), but_not=WHERE)
     limits = [column.name for column in dataset.columns if column.form == forms.LIMITS]
@@ -192,6 +187,11 @@ def open_data(choice: DataChoice, keep: Path | None = None, engine: Engine = HER
     if len(labels) > 1:
         each = [open_data(of_label(choice, labels, label), keep, engine) for label in labels]
         return of_labels.joined(labels, each)
+    if choice.most_labels is not None:
+        raise PateError(
+            f"--most-labels {choice.most_labels} is of teachers of several labels: name these in "
+            "--label-column, or leave it out"
+        )
     found = _opened(choice, keep, engine)
     measured.check(found, choice.positive, choice.by_group)
     return found
@@ -204,7 +204,7 @@ def of_label(choice: DataChoice, labels: Sequence[str], label: str) -> DataChoic
     'site,died'
     """
     others = [*texts.named(choice.leave_out, "leave_out"), *(one for one in labels if one != label)]
-    return replace(choice, label_column=label, leave_out=",".join(others))
+    return replace(choice, label_column=label, leave_out=",".join(others), most_labels=None)
 
 
 def open_classes(choice: DataChoice, command: str, keep: Path | None = None) -> data.Dataset:
