@@ -10,7 +10,7 @@ import pytest
 
 from pate_jax import accounting
 from pate_jax.accounting import figures
-from pate_jax.accounting.bounds import argmax_worst_case, moved_vote
+from pate_jax.accounting.bounds import moved_vote, worst_case
 from pate_jax.mechanisms import GNMax, Noise
 from pate_jax.runs import stages
 from pate_jax.system import progress, storage
@@ -24,7 +24,7 @@ def kept():
     return figures.proved_for.cache_info().currsize
 
 
-@pytest.mark.parametrize("place", [argmax_worst_case, GNMax, math, progress, BELOW])
+@pytest.mark.parametrize("place", [worst_case, GNMax, math, progress, BELOW])
 def test_a_patch_below_figures_forgets_them_twice(place):
     named = (place,) if isinstance(place, str) else (place, "TAIL")
     assert kept()
@@ -47,11 +47,11 @@ def test_a_patch_above_them_does_not(place):
 
 @pytest.mark.parametrize(("place", "left"), [(statement, 1), (moved_vote, 0), (Noise, 0)])
 def test_only_what_needs_the_patched_module_is_forgotten(place, left):
-    argmax_worst_case.shares.cache_clear()
-    argmax_worst_case.shares(Noise("discrete_gaussian", 1.0))
+    worst_case.shares.cache_clear()
+    worst_case.shares(Noise("discrete_gaussian", 1.0))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(place, "TAIL", 1, raising=False)
-        assert argmax_worst_case.shares.cache_info().currsize == left
+        assert worst_case.shares.cache_info().currsize == left
 
 
 def test_the_accountant_imports_from_these_rooms_alone():

@@ -27,8 +27,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pate_jax.accounting.bounds import gnmax, laplace, threshold
-from pate_jax.accounting.index_curve import argmax_bound, counts_curve, index_curve
-from pate_jax.accounting.inputs import check_curve, check_delta, check_orders, check_votes
+from pate_jax.accounting.bounds.worst_case import argmax_bound, counts_curve, index_curve
+from pate_jax.accounting.inputs import Curve, check_curve, check_delta, check_orders, check_votes
 from pate_jax.errors import PateError, one_of
 from pate_jax.mechanisms import Mechanism, check_votes_suffice, laws
 
@@ -102,7 +102,6 @@ def _between(seen: Places, wide: Places) -> Places:
 Method = Literal["exact", "published", "data_independent"]
 Conversion = Literal["tight", "classic"]
 Rule = Literal["counts", "index"]  # what a query is charged for: all noisy counts, or the one index released
-Curve = NDArray[np.float64]
 
 
 class Epsilon(NamedTuple):

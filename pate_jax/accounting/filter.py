@@ -42,16 +42,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pate_jax.accounting import curves
 from pate_jax.accounting.curves import Rule, sampler_slack
-from pate_jax.accounting.inputs import check_delta
+from pate_jax.accounting.inputs import Curve, check_delta
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.codec import from_dict, to_dict
 
-Curve = NDArray[np.float64]
 _ROUNDING = 1e-9  # relative: costs are rounded up, the budget is rounded down
 _MOST = 1e12  # the largest number of questions that is counted
 

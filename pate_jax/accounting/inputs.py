@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pate_jax.errors import PateError
 
+Curve = NDArray[np.float64]  # a cost at each order
 _LARGEST = 1 << 53  # float64 holds every whole number up to here
 CUSTOMARY_DELTA = 1e-5
 

@@ -23,12 +23,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from pate_jax.accounting import composition, curves
 from pate_jax.accounting.bounds import laplace
-from pate_jax.accounting.inputs import check_delta, check_orders
+from pate_jax.accounting.inputs import Curve, check_delta, check_orders
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import local
 from pate_jax.mechanisms.local import Local, OneHotNoise, RandomisedResponse
 
-Curve = NDArray[np.float64]
 Answers = Sequence[tuple[Local, int]]  # mechanisms, and how many answers each has given
 _UP = 1 + 1e-9
 _DOWN = 1 - 1e-9

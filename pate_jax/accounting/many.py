@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pate_jax.accounting import curves, papers
-from pate_jax.accounting.curves import Columns, Curve, Epsilon, sampler_slack
+from pate_jax.accounting.curves import Columns, Epsilon, sampler_slack
 from pate_jax.accounting.data_independent import Proved, WorstCase
 from pate_jax.accounting.exact import groups
 from pate_jax.accounting.figures import Case
-from pate_jax.accounting.inputs import check_delta, check_votes
+from pate_jax.accounting.inputs import Curve, check_delta, check_votes
 from pate_jax.accounting.papers import Published
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import LNMax, Mechanism, check_votes_suffice

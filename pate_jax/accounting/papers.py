@@ -14,12 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from pate_jax.accounting import curves
 from pate_jax.accounting.bounds import threshold
+from pate_jax.accounting.bounds.worst_case import argmax_bound
 from pate_jax.accounting.curves import Columns, Places, least
-from pate_jax.accounting.index_curve import argmax_bound
-from pate_jax.accounting.inputs import check_votes
+from pate_jax.accounting.inputs import Curve, check_votes
 from pate_jax.mechanisms import LNMax, Mechanism, ThresholdTest, check_votes_suffice
-
-Curve = NDArray[np.float64]
 
 
 class Published(NamedTuple):

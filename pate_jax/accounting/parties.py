@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple, cast, get_args
 
-from pate_jax.accounting import composition, curves, party_curves, trade_off
-from pate_jax.accounting.bounds import small_steps
+from pate_jax.accounting import composition, curves, data_independent, party_curves, trade_off
 from pate_jax.accounting.curves import Epsilon, with_slack
 from pate_jax.accounting.figures import rounded_up
 from pate_jax.accounting.filter import Cost
@@ -271,8 +270,8 @@ def _methods(vote: SharedVote, shares: int, delta: float, group: int, offset: bo
         scale, apart = vote.noise.together(shares).scale, party_curves.gap(vote, shares)
         found.append(party_curves.unit_epsilon(scale, 2 * vote.touched, delta, apart))
     if vote.opened == "answers":
-        steps = party_curves.rdp(vote, shares, small_steps.ORDERS, offset=offset) / vote.touched * _UP
-        found.append(small_steps.epsilon(small_steps.ORDERS, steps, vote.touched, delta))
+        steps = party_curves.rdp(vote, shares, data_independent.ORDERS, offset=offset) / vote.touched * _UP
+        found.append(data_independent.epsilon(data_independent.ORDERS, steps, vote.touched, delta))
     return found
 
 

@@ -11,17 +11,16 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from pate_jax.accounting.bounds import argmax_worst_case, threshold
+from pate_jax.accounting.bounds import threshold, worst_case
+from pate_jax.accounting.bounds.worst_case import argmax_bound, index_curve
 from pate_jax.accounting.exact import noise_law
-from pate_jax.accounting.index_curve import argmax_bound, index_curve
-from pate_jax.accounting.inputs import check_delta, check_orders
+from pate_jax.accounting.inputs import Curve, check_delta, check_orders
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Noise, noise_shares
 from pate_jax.mechanisms.shared_votes import SharedVote
 
-Curve = NDArray[np.float64]
 _UP = 1 + 1e-12
 _ROUNDING = 1e-11  # relative: more than the rounding of a tail
 _FARTHEST = 1e7  # the largest scale of a sum for which tails are computed
@@ -105,7 +104,7 @@ def moved_vote(vote: SharedVote, shares: int, orders: Curve) -> Curve:
     array([0.64])
     """
     mechanism = vote.remaining(shares)
-    argmax = np.minimum(argmax_worst_case.curve(mechanism.noise, orders), argmax_bound(mechanism, orders))
+    argmax = np.minimum(worst_case.argmax_curve(mechanism.noise, orders), argmax_bound(mechanism, orders))
     if mechanism.test is None:
         return argmax
     return threshold.joint_bound(mechanism.test, argmax, np.inf, orders)

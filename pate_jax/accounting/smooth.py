@@ -21,15 +21,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from pate_jax.accounting import curves, figures
 from pate_jax.accounting.bounds import leading_counts
-from pate_jax.accounting.bounds.argmax_worst_case import LARGEST_SHIFT
 from pate_jax.accounting.bounds.leading_counts import Boxes
+from pate_jax.accounting.bounds.worst_case import LARGEST_SHIFT
 from pate_jax.accounting.curves import sampler_slack, with_slack
 from pate_jax.accounting.figures import Figure
-from pate_jax.accounting.inputs import check_delta, check_votes
+from pate_jax.accounting.inputs import Curve, check_delta, check_votes
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, Noise, check_votes_suffice, laws
 
-Curve = NDArray[np.float64]
 STEPS = 32  # the most steps of the public grid by which one voter can move the logarithm of the sum
 ROUNDING = 1e-6  # the share of beta that is reserved for the rounding of the sum and of its logarithm
 BASIS = "exact joint cost, sanitised"

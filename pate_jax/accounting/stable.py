@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pate_jax.accounting import composition
-from pate_jax.accounting.curves import Curve, Epsilon, with_slack
-from pate_jax.accounting.inputs import check_delta
+from pate_jax.accounting.curves import Epsilon, with_slack
+from pate_jax.accounting.inputs import Curve, check_delta
 from pate_jax.accounting.vote_models import Votes
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import laws

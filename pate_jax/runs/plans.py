@@ -15,19 +15,18 @@ from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pate_jax.accounting import costs, filter, joint, stable
+from pate_jax.accounting import costs, filter, stable
 from pate_jax.accounting.after_count import Limit
 from pate_jax.accounting.costs import AnyEvent, Tables, Trained
 from pate_jax.accounting.filter import Cost
+from pate_jax.accounting.inputs import Curve
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.codec import from_dict
 from pate_jax.mechanisms.crowds import HeadCount
 from pate_jax.mechanisms.events import Answers
 from pate_jax.mechanisms.stable import StableAnswers
 
-Curve = NDArray[np.float64]
 _UP = 1 + 1e-9  # what may be spent is rounded up
 
 
@@ -185,7 +184,7 @@ def together(plans: Sequence[Plan], delta: float) -> float | None:
     >>> together([one], 1e-5) < together([one, one], 1e-5) < 2 * together([one], 1e-5)
     True
     """
-    return joint.epsilon([event for plan in plans for event in plan.events], delta)
+    return costs.epsilon([event for plan in plans for event in plan.events], delta)
 
 
 def cost(plans: Sequence[Plan], order: float) -> filter.Cost:

@@ -14,7 +14,8 @@ from pate_jax.runs import measured, public_labels, publication, registration
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release import check, write
 from pate_jax.runs.report import run_pages, sheet
-from pate_jax.student import Student
+from pate_jax.runs.settings import to_settings
+from pate_jax.student import Student, StudentConfig
 from pate_jax.system import storage
 
 SHEET = "sheet"  # the kind of the file of the contact sheet
@@ -84,6 +85,15 @@ def keep(
     write.write(run.release, learned, statement, results)
     storage.write_json(run.results, "results", results)
     return results
+
+
+def finished(run: RunDirectory, config: StudentConfig, statement: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The results of a student that was trained so already, and released with this statement."""
+    if not run.results.exists():
+        return None
+    run.record.agree("student", to_settings(config))
+    path = run.student / "statement.json"
+    return kept(run) if path.exists() and storage.read_json(path, "statement") == statement else None
 
 
 def kept(run: RunDirectory, stage: str = "student") -> dict[str, Any]:

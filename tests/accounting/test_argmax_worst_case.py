@@ -9,9 +9,9 @@ import pytest
 
 from pate_jax import accounting
 from pate_jax.accounting import exact
-from pate_jax.accounting.bounds import argmax_worst_case, joint_worst_case, moved_vote
+from pate_jax.accounting.bounds import moved_vote, worst_case
 from pate_jax.accounting.bounds.laplace_worst_case import LaplaceVote
-from pate_jax.accounting.index_curve import counts_curve, index_curve
+from pate_jax.accounting.bounds.worst_case import counts_curve, index_curve
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import (
     ConfidentDiscreteGaussian,
@@ -190,18 +190,18 @@ def test_exact_costs_of_wide_noise_come_close_to_the_bound_and_stay_below():
     mechanism, orders = DiscreteGaussianMax(300.0), np.array([1.5, 8.0, 300.0])
     for votes, least in (([5000, 5000], 0.99), ([5001, 5000], 0.99), ([3000, 3000, 3000], 0.83)):
         found = exact.rdp(mechanism, np.array([votes]), orders)[0]
-        bound = argmax_worst_case.curve(mechanism.noise, orders)
+        bound = worst_case.argmax_curve(mechanism.noise, orders)
         assert np.all(found <= bound) and found[0] > least * bound[0]
 
 
 def test_wide_noise_costs_what_sums_say_and_never_more_than_released_counts(monkeypatch):
     orders = np.array([1.01, 2.0, 9.0, 70.0, 200.0])
     with monkeypatch.context() as patch:
-        patch.setattr(argmax_worst_case, "WIDE", 50.0)
-        wide = argmax_worst_case.curve(Noise("discrete_gaussian", 70.0), orders)
-    summed = argmax_worst_case.curve(Noise("discrete_gaussian", 70.0000001), orders)
+        patch.setattr(worst_case, "WIDE", 50.0)
+        wide = worst_case.argmax_curve(Noise("discrete_gaussian", 70.0), orders)
+    summed = worst_case.argmax_curve(Noise("discrete_gaussian", 70.0000001), orders)
     assert np.allclose(wide, summed, rtol=1e-6)
-    widest = argmax_worst_case.curve(Noise("discrete_gaussian", 1e5), orders) / (orders / 1e5**2)
+    widest = worst_case.argmax_curve(Noise("discrete_gaussian", 1e5), orders) / (orders / 1e5**2)
     assert np.all((widest > 0.64) & (widest < 0.65))
 
 
@@ -227,7 +227,7 @@ def test_a_fine_grid_of_places_never_exceeds_the_search_and_comes_close(noise):
     orders = orders[orders < 2.9 * scale]
     x, y = (part.ravel() for part in np.meshgrid(places, places))
     laws = [vote.laws(x - y, x) for vote in votes]
-    for order, bound in zip(orders, argmax_worst_case.curve(noise, orders), strict=True):
+    for order, bound in zip(orders, worst_case.argmax_curve(noise, orders), strict=True):
         ways = itertools.product(laws, (np.True_, np.False_))
         most = max(moved_vote.excess(*law, np.array([order]), way).sum(axis=0).max() for law, way in ways)
         assert 0.985 * bound < np.log1p(most) / (order - 1) <= bound
@@ -238,14 +238,14 @@ def test_the_curve_falls_as_gaussian_noise_grows():
     scales = [0.8, 2.0, 5.0, 40.0, 41.0]
     for family in ("gaussian", "discrete_gaussian"):
         known = [s for s in scales if family == "gaussian" or 1 <= s <= 5]
-        found = np.array([argmax_worst_case.curve(Noise(family, s), np.array([1.5, 2.2])) for s in known])
+        found = np.array([worst_case.argmax_curve(Noise(family, s), np.array([1.5, 2.2])) for s in known])
         assert np.all(np.diff(found, axis=0) < 0)
 
 
 @pytest.mark.parametrize("noise", [Noise("gaussian", 20.0), Noise("discrete_gaussian", 20.0)], ids=str)
 def test_levels_are_nested_and_cover_their_pairs(noise):
     orders, at = np.array([1.5, 5.0, 40.0]), 1
-    by_depth = argmax_worst_case.by_depth(noise, orders)
+    by_depth = worst_case.by_depth(noise, orders)
     assert np.all(np.diff(by_depth.costs, axis=1) <= 1e-12) and by_depth.levels[0] == -np.inf
     lead, x = (part.ravel() for part in np.meshgrid(np.arange(1, 120.0, 3), np.arange(-80, 120.0, 4)))
     votes = [moved_vote.GaussianVote(20.0)]
@@ -265,8 +265,8 @@ def test_levels_are_nested_and_cover_their_pairs(noise):
 
 @pytest.mark.parametrize("noise", [Noise("gaussian", 20.0), Noise("discrete_gaussian", 20.0)], ids=str)
 def test_every_pair_of_counts_lies_below_its_cell_in_either_direction(noise):
-    shares, knot = argmax_worst_case.shares(noise), 9
-    order = argmax_worst_case._knots(20.0)[[knot]]
+    shares, knot = worst_case.shares(noise), 9
+    order = worst_case._knots(20.0)[[knot]]
     lead, x = (part.ravel() for part in np.meshgrid(np.arange(1, 160.0, 3), np.arange(-80, 160.0, 5)))
     votes = [(moved_vote.GaussianVote(20.0), 0)]
     if noise.is_discrete:
@@ -328,16 +328,16 @@ def test_the_leader_of_few_votes_is_no_exception():
         votes = every_histogram(teachers, 3)
         assert np.all(exact.rdp(ConfidentGNMax(1, 2.0, 2.0), votes, orders).max(axis=0) <= found)
     assert np.isinf(
-        joint_worst_case.curve(Noise("gumbel", 2.0), ConfidentGNMax(1, 2.0, 2.0).test, 9, 3, orders)
+        worst_case.joint_curve(Noise("gumbel", 2.0), ConfidentGNMax(1, 2.0, 2.0).test, 9, 3, orders)
     ).all()
 
 
 def test_noise_that_a_user_chose_keeps_the_older_curve():
     orders = accounting.default_orders()
     for family in ("gumbel", "exponential", "logistic"):
-        assert np.isinf(argmax_worst_case.curve(Noise(family, 5.0), orders)).all()
+        assert np.isinf(worst_case.argmax_curve(Noise(family, 5.0), orders)).all()
         assert np.isinf(
-            joint_worst_case.curve(Noise(family, 5.0), ConfidentGNMax(9, 7, 5).test, 9, 3, orders)
+            worst_case.joint_curve(Noise(family, 5.0), ConfidentGNMax(9, 7, 5).test, 9, 3, orders)
         ).all()
 
 
@@ -357,9 +357,9 @@ def test_groups_of_largest_counts_cost_at_least_as_much_as_each_of_them(monkeypa
         ConfidentGNMax(100, 75, 20).test,
         np.array([1.5, 6.0, 20.0]),
     )
-    each = joint_worst_case.curve(noise, test, 126, 10, orders)
-    monkeypatch.setattr(joint_worst_case, "GROUPS", 8)
-    grouped = joint_worst_case.curve(noise, test, 126, 10, orders)
+    each = worst_case.joint_curve(noise, test, 126, 10, orders)
+    monkeypatch.setattr(worst_case, "GROUPS", 8)
+    grouped = worst_case.joint_curve(noise, test, 126, 10, orders)
     assert np.all(each <= grouped * (1 + 1e-9)) and np.all(grouped < 1.1 * each)
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scipy.special import log_ndtr
 
 from pate_jax.accounting import exact
-from pate_jax.accounting.exact.caps import caps
 from pate_jax.accounting.exact.groups import merge
+from pate_jax.accounting.exact.noise_law import caps
 from pate_jax.aggregate import interactive
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import (

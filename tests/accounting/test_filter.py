@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from scipy import special
 
 from pate_jax.accounting import curves, filter
+from pate_jax.accounting.bounds.worst_case import index_curve
 from pate_jax.accounting.curves import sampler_slack
 from pate_jax.accounting.data_independent import worst_case
 from pate_jax.accounting.filter import NOTHING, Cost
-from pate_jax.accounting.index_curve import index_curve
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, GNMax, LNMax, PermuteAndFlip
 from pate_jax.mechanisms.codec import from_dict, to_dict

@@ -4,7 +4,7 @@ import mpmath as mp
 import pytest
 from hypothesis import given, strategies
 
-from pate_jax.accounting import costs, curves, joint, repetitions, sampled_noise, tuning
+from pate_jax.accounting import costs, curves, training_losses, tuning
 from pate_jax.accounting.answers_statement import headline
 from pate_jax.accounting.costs import BestOf, Tables, Trained
 from pate_jax.accounting.exact import counts
@@ -24,24 +24,24 @@ def of(mechanism, asked=50, teachers=250):
 
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda one: one.name)
 def test_answers_of_one_mechanism_are_one_list_whoever_asked_them(mechanism):
-    assert joint.epsilon([of(mechanism)], DELTA) == headline(of(mechanism), DELTA).epsilon
+    assert costs.epsilon([of(mechanism)], DELTA) == headline(of(mechanism), DELTA).epsilon
     assert (
-        joint.epsilon([of(mechanism, 20), of(mechanism, 30)], DELTA) == headline(of(mechanism), DELTA).epsilon
+        costs.epsilon([of(mechanism, 20), of(mechanism, 30)], DELTA) == headline(of(mechanism), DELTA).epsilon
     )
 
 
 def test_releases_of_crowds_have_their_own_figure():
-    assert joint.epsilon([COUNT, SUMS], DELTA) == counts.worst([COUNT, SUMS], DELTA)
+    assert costs.epsilon([COUNT, SUMS], DELTA) == counts.worst([COUNT, SUMS], DELTA)
 
 
 def test_a_voter_may_vote_in_one_run_and_be_held_out_in_another():
     """It moves the table of the first by mu 0.1, and the score of the second by 1/10."""
     first, second = ClassSums(classes=3, directions=4, length=100, sigma=2000.0), Score(sigma=10.0)
     wanted = exact(mp.sqrt(2) / 10, DELTA)
-    assert wanted <= joint.epsilon([first, second], DELTA) <= wanted * (1 + 1e-5)
+    assert wanted <= costs.epsilon([first, second], DELTA) <= wanted * (1 + 1e-5)
     with_answers = [first, second, of(GaussianHistogram(60.0))]
     wanted = exact(mp.sqrt(mp.mpf("0.02") + mp.mpf(1) / 36), DELTA)
-    assert wanted <= joint.epsilon(with_answers, DELTA) <= wanted * (1 + 1e-5)
+    assert wanted <= costs.epsilon(with_answers, DELTA) <= wanted * (1 + 1e-5)
 
 
 def exact(mu, delta):
@@ -60,10 +60,10 @@ def test_gaussian_releases_of_several_kinds_compose_exactly():
     """Whole histograms move by sqrt(2 Q), a table by its mu: together they are one Gaussian."""
     histograms, table = of(GaussianHistogram(60.0)), Tables(0.2, "sums")
     wanted = exact(mp.sqrt(mp.mpf(2) * 50 / 3600 + mp.mpf("0.04")), DELTA)
-    assert wanted <= joint.epsilon([histograms, table], DELTA) <= wanted * (1 + 1e-5)
+    assert wanted <= costs.epsilon([histograms, table], DELTA) <= wanted * (1 + 1e-5)
     one = ClassSums(classes=3, directions=4, length=100, sigma=2000.0, family="rounded_gaussian")
     mu = counts.worst_mu([one])
-    found = joint.epsilon([histograms, table, one], DELTA)
+    found = costs.epsilon([histograms, table, one], DELTA)
     assert found == pytest.approx(exact(mp.sqrt(mp.mpf(1) / 36 + mp.mpf("0.04") + mu**2), DELTA), rel=1e-5)
 
 
@@ -72,7 +72,7 @@ EVENTS = [
     COUNT,
     SUMS,
     Tables(0.2, "sums"),
-    Trained(sampled_noise.Training(0.01, 500, 2.0), 1000),
+    Trained(training_losses.Training(0.01, 500, 2.0), 1000),
 ]
 
 
@@ -81,23 +81,23 @@ EVENTS = [
     strategies.sampled_from([1e-6, DELTA]),
 )
 def test_together_costs_no_less_than_each_and_no_more_than_all_added(events, delta):
-    together = joint.epsilon(events, delta)
-    alone = [joint.epsilon([event], delta / len(events)) for event in events]
+    together = costs.epsilon(events, delta)
+    alone = [costs.epsilon([event], delta / len(events)) for event in events]
     assert together <= sum(alone) * (1 + 1e-6), "basic composition is a bound too"
     for dropped in range(len(events)):
         fewer = [event for place, event in enumerate(events) if place != dropped]
-        assert joint.epsilon(fewer, delta) <= together * (1 + 1e-9)
+        assert costs.epsilon(fewer, delta) <= together * (1 + 1e-9)
 
 
 def test_a_stable_list_and_a_choice_of_settings_add_up_by_their_curves():
     stable = of(StableAnswers(threshold=200, scale=8.0, cutoff=2))
-    chosen = BestOf(tuning.Tuned(repetitions.NegativeBinomial(1.0, 0.1), mu=0.1, settings=3))
+    chosen = BestOf(tuning.Tuned(tuning.NegativeBinomial(1.0, 0.1), mu=0.1, settings=3))
     orders = curves.default_orders()
     for event in (stable, chosen):
         added = costs.curve(event, orders) + costs.curve(of(GNMax(40.0)), orders)
         wanted = curves.epsilon(orders, added, DELTA).epsilon
-        assert wanted <= joint.epsilon([event, of(GNMax(40.0))], DELTA) <= wanted * (1 + 1e-4)
+        assert wanted <= costs.epsilon([event, of(GNMax(40.0))], DELTA) <= wanted * (1 + 1e-4)
 
 
 def test_what_strays_further_than_delta_has_no_figure():
-    assert joint.epsilon([of(GNMax(40.0)), Tables(0.2, "sums")], 1e-300) is None
+    assert costs.epsilon([of(GNMax(40.0)), Tables(0.2, "sums")], 1e-300) is None

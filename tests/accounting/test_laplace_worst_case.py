@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from pate_jax.accounting.bounds import argmax_worst_case, moved_vote
+from pate_jax.accounting.bounds import moved_vote, worst_case
 from pate_jax.accounting.bounds.laplace_worst_case import LaplaceVote, WholeLaplaceVote
 from pate_jax.mechanisms import Noise
 
@@ -59,7 +59,7 @@ def means(noise, order, leads, places, law):
 def test_no_law_with_such_a_hazard_costs_more_and_one_comes_close(scale, share):
     """Laws that stay at one place as briefly as they may: exponential from a start, whatever the lead."""
     noise, order = Noise("laplace", scale), max(share * scale, 1.5)
-    bound = argmax_worst_case.curve(noise, np.array([order]))[0]
+    bound = worst_case.argmax_curve(noise, np.array([order]))[0]
     leads = 1 + np.arange(-3, 3, 0.125) * scale
     width = 0.01 * scale
     from_start = (np.arange(4000) + 0.5) * width
@@ -75,7 +75,7 @@ def test_no_others_cost_more(share):
     """The exact mean over the best of real counts, some of them close behind and some ahead."""
     noise, scale = Noise("laplace", 5.0), 5.0
     order = max(share * scale, 1.5)
-    bound = argmax_worst_case.curve(noise, np.array([order]))[0]
+    bound = worst_case.argmax_curve(noise, np.array([order]))[0]
     rng = np.random.default_rng(3)
     ends = np.arange(-12, 15, 0.02) * scale
     for _ in range(30):
@@ -90,7 +90,7 @@ def test_no_whole_numbers_cost_more_with_every_order_of_the_classes_numbers(shar
     """Ties: one class each has a number below, between and above those of a and b."""
     noise, scale = Noise("discrete_laplace", 3.0), 3.0
     order = np.array([max(share * scale, 1.5)])
-    bound = argmax_worst_case.curve(noise, order)[0]
+    bound = worst_case.argmax_curve(noise, order)[0]
     rng, k = np.random.default_rng(4), np.arange(-40.0, 41)
     votes = {rule: WholeLaplaceVote(scale, rule) for rule in (True, False)}
 
@@ -115,7 +115,7 @@ def test_no_whole_numbers_cost_more_with_every_order_of_the_classes_numbers(shar
 def test_up_to_orders_of_the_scale_two_classes_are_the_worst():
     orders = np.array([1.5, 2.0, 5.0, 10.0, 15.0])
     for family, vote in (("laplace", LaplaceVote(20.0)), ("discrete_laplace", WholeLaplaceVote(20.0, True))):
-        bound = argmax_worst_case.curve(Noise(family, 20.0), orders)
+        bound = worst_case.argmax_curve(Noise(family, 20.0), orders)
         leads = np.arange(-40, 41.0)
         law = vote.laws(leads, np.full(81, 1000.0) + leads)
         costs = [

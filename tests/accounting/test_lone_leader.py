@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pate_jax.accounting.bounds import argmax_worst_case, joint_worst_case
+from pate_jax.accounting.bounds import worst_case
 from pate_jax.mechanisms import Noise, ThresholdTest
 
 ORDERS = np.array([1.3, 2.0, 5.0])
@@ -33,7 +33,7 @@ def test_no_split_of_the_votes_lets_the_best_of_the_others_reach_further(noise, 
     places = np.arange(-9, 20)
     for votes in (0, 1, 6):
         room = np.array([[votes]])
-        bound = joint_worst_case._best_reaches(noise, places[None, :], room, classes)[0, 0]
+        bound = worst_case._best_reaches(noise, places[None, :], room, classes)[0, 0]
         stays = distribution(noise, places[:, None, None] - splits(votes, classes)).prod(axis=2)
         assert np.allclose(bound, 1 - stays.min(axis=1), rtol=1e-9, atol=1e-13)
 
@@ -75,7 +75,7 @@ CASES = [
 @pytest.mark.parametrize(("noise", "teachers", "classes"), CASES, ids=str)
 def test_no_lone_leader_costs_more_either_way_and_some_come_close(noise, teachers, classes):
     leaders = np.arange((teachers + 1) // 2 + 1, teachers + 1)
-    bound = joint_worst_case.lone_leader_costs(noise, leaders, teachers, classes, ORDERS)
+    bound = worst_case.lone_leader_costs(noise, leaders, teachers, classes, ORDERS)
     for i, most in enumerate(leaders):
         worst = np.zeros((2, len(ORDERS)))
         for rest in splits(teachers - most, classes - 1):
@@ -89,11 +89,9 @@ def test_no_lone_leader_costs_more_either_way_and_some_come_close(noise, teacher
 
 def test_a_leader_s_cost_falls_with_its_votes_and_rises_with_the_classes():
     noise, leaders = Noise("gaussian", 20.0), np.arange(64, 126)
-    few, many = (
-        joint_worst_case.lone_leader_costs(noise, leaders, 125, classes, ORDERS) for classes in (3, 50)
-    )
+    few, many = (worst_case.lone_leader_costs(noise, leaders, 125, classes, ORDERS) for classes in (3, 50))
     assert np.all(np.diff(many, axis=1) <= 0) and np.all(few <= many)
-    assert np.all(many.max(axis=0) <= argmax_worst_case.curve(noise, ORDERS))
+    assert np.all(many.max(axis=0) <= worst_case.argmax_curve(noise, ORDERS))
 
 
 @pytest.mark.parametrize("argmax", [(0.0, 0.3), (0.3, 0.0), (0.2, 0.2)])
@@ -108,4 +106,4 @@ def test_test_and_argmax_are_charged_in_the_same_direction(argmax, reading):
         for (p, q), cost in zip([(before, after), (after, before)], argmax, strict=True)
     ]
     cost = np.log(np.max(moments, axis=0)) / (ORDERS - 1)
-    assert np.allclose(joint_worst_case._leader_moves(test, curves, one, one, ORDERS), cost, rtol=1e-7)
+    assert np.allclose(worst_case._leader_moves(test, curves, one, one, ORDERS), cost, rtol=1e-7)

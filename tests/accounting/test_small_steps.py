@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 from scipy.special import gammaln, ndtr
 
-from pate_jax.accounting import composition
-from pate_jax.accounting.bounds import small_steps
+from pate_jax.accounting import composition, data_independent
 from pate_jax.accounting.data_independent import WorstCase
 from pate_jax.mechanisms import GNMax, LNMax
 
-ORDERS = small_steps.ORDERS
+ORDERS = data_independent.ORDERS
 
 
 def curve(pairs):
@@ -38,7 +37,7 @@ def spent(p, q, times, epsilon):
 def test_the_gaussian_mechanism_needs_little_more_than_itself():
     for rho, queries, most in ((4e-4, 500, 1.05), (0.02, 30, 1.25)):
         truth = composition.gaussian_epsilon(math.sqrt(2 * rho * queries), 1e-5)
-        assert truth <= small_steps.epsilon(ORDERS, rho * ORDERS, queries, 1e-5) <= most * truth
+        assert truth <= data_independent.epsilon(ORDERS, rho * ORDERS, queries, 1e-5) <= most * truth
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -48,7 +47,7 @@ def test_compositions_of_three_outcomes_are_covered(seed):
     q = p * np.exp(rng.normal(scale=0.1, size=3) * [1, 1, 4])
     q /= q.sum()
     for times, delta in ((3, 1e-3), (80, 1e-5)):
-        found = small_steps.epsilon(ORDERS, curve([(p, q)]), times, delta)
+        found = data_independent.epsilon(ORDERS, curve([(p, q)]), times, delta)
         assert max(spent(p, q, times, found), spent(q, p, times, found)) <= delta
 
 
@@ -70,7 +69,7 @@ def test_whoever_chooses_each_pair_after_what_was_seen_spends_no_more():
         )
 
     for left, delta in ((1, 0.01), (4, 0.01), (6, 1e-3)):
-        found = small_steps.epsilon(ORDERS, curve(pairs), left, delta)
+        found = data_independent.epsilon(ORDERS, curve(pairs), left, delta)
         assert worst(left, found) <= delta
 
 
@@ -94,5 +93,5 @@ def test_gaussian_answers_lie_just_above_the_worst_two_classes(scale, queries, m
 
 def test_other_noise_gains_and_what_costs_too_much_claims_nothing():
     assert published(LNMax(20.0), 1000) < 7.6
-    assert math.isinf(small_steps.epsilon(ORDERS, np.full(len(ORDERS), np.inf), 5, 1e-5))
-    assert math.isinf(small_steps.epsilon(ORDERS, 50 * ORDERS, 5, 1e-5))
+    assert math.isinf(data_independent.epsilon(ORDERS, np.full(len(ORDERS), np.inf), 5, 1e-5))
+    assert math.isinf(data_independent.epsilon(ORDERS, 50 * ORDERS, 5, 1e-5))

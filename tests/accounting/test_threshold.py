@@ -14,7 +14,7 @@ import pytest
 from pate_jax import accounting
 from pate_jax.accounting import exact
 from pate_jax.accounting.bounds import threshold, worst_reading
-from pate_jax.accounting.index_curve import counts_curve
+from pate_jax.accounting.bounds.worst_case import counts_curve
 from pate_jax.aggregate import interactive
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import (

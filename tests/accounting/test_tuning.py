@@ -10,9 +10,8 @@ from dp_accounting import rdp as other_library
 from scipy import optimize, special, stats
 from test_repetitions import of_the_best
 
-from pate_jax.accounting import composition, repetitions, tuning
-from pate_jax.accounting.repetitions import Fixed, NegativeBinomial, negative_binomial
-from pate_jax.accounting.tuning import Tuned
+from pate_jax.accounting import composition, tuning
+from pate_jax.accounting.tuning import Fixed, NegativeBinomial, Tuned, negative_binomial
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.codec import from_dict, to_dict
 
@@ -22,7 +21,7 @@ EPSILONS = np.linspace(0.0, 4.0, 41)
 
 def slope(law, at):
     """The derivative of E[at^K], from the chances of each K and not from a closed form."""
-    chances = repetitions.law(law)
+    chances = tuning.law(law)
     numbers = np.arange(1, len(chances))
     return (chances[1:] * numbers * np.power.outer(np.asarray(at), numbers - 1)).sum(-1)
 

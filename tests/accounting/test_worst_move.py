@@ -6,10 +6,9 @@ import pytest
 from pate_jax.accounting import exact
 from pate_jax.accounting.exact import argmax_law, move_bounds, moves
 from pate_jax.accounting.exact.argmax_law import product
-from pate_jax.accounting.exact.caps import caps
 from pate_jax.accounting.exact.groups import merge
 from pate_jax.accounting.exact.move_bounds import Every, Some
-from pate_jax.accounting.exact.noise_law import passing
+from pate_jax.accounting.exact.noise_law import caps, passing
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, ConfidentGNMax, GNMax, LNMax
 
 ORDERS = np.array([1.05, 2.0, 9.5, 40.0, 130.0, 290.0, 900.0, 4096.0])

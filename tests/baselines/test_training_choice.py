@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from dp_accounting import pld
 
-from pate_jax.accounting import repetitions, tuning
+from pate_jax.accounting import tuning
 from pate_jax.accounting.tuning import Tuned
 from pate_jax.aggregate import seeded_key
 from pate_jax.baselines.dpsgd import Fitted, Settings, calibration, choice
@@ -105,7 +105,7 @@ def test_the_number_of_candidates_has_its_law(monkeypatch):
 def test_the_noise_of_a_score_is_what_a_candidate_may_cost(monkeypatch):
     asked = []
     monkeypatch.setattr(choice.keys, "draw", lambda *given: asked.append(given) or [3])
-    tuned = Tuned(repetitions.negative_binomial(10.0), 0.25, 2)
+    tuned = Tuned(tuning.negative_binomial(10.0), 0.25, 2)
     assert choice.error(tuned, seeded_key(1)) == 3
     assert asked[0][0] == Noise("rounded_gaussian", 4.0)
 
@@ -114,9 +114,9 @@ def test_one_setting_is_no_choice_and_a_fixed_list_has_no_two_places():
     with pytest.raises(PateError, match="no choice"):
         choice.best_of(INPUTS, LABELS, 2, LISTED[:1], key=seeded_key(1))
     with pytest.raises(PateError, match="too large for so few candidates"):
-        choice.within(LISTED[0], Tuned(repetitions.negative_binomial(2.0), 0.3, 3), 0.2, 180)
+        choice.within(LISTED[0], Tuned(tuning.negative_binomial(2.0), 0.3, 3), 0.2, 180)
     with pytest.raises(PateError, match="fixed list"):
-        tuning.points(Tuned(repetitions.Fixed(3), 0.2, 3), DELTA)
+        tuning.points(Tuned(tuning.Fixed(3), 0.2, 3), DELTA)
 
 
 @pytest.mark.long

@@ -10,7 +10,7 @@ import pytest
 
 from pate_jax import accounting, voting
 from pate_jax.accounting import curves
-from pate_jax.accounting.index_curve import index_curve
+from pate_jax.accounting.bounds.worst_case import index_curve
 from pate_jax.audit import verify
 from pate_jax.cli import main
 from pate_jax.errors import PateError

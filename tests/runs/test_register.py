@@ -15,8 +15,8 @@ from commands import call
 
 from pate_jax import accounting, voting
 from pate_jax.accounting.answers_statement import headline
+from pate_jax.accounting.bounds.worst_case import index_curve
 from pate_jax.accounting.costs import Tables
-from pate_jax.accounting.index_curve import index_curve
 from pate_jax.audit import verify
 from pate_jax.errors import PateError, PateWarning
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, GNMax, to_dict

@@ -14,11 +14,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pate_jax.accounting import composition, crowd_statement, curves, repetitions
+from pate_jax.accounting import composition, crowd_statement, curves, tuning
 from pate_jax.accounting.costs import BestOf
 from pate_jax.accounting.exact import counts
-from pate_jax.accounting.repetitions import NegativeBinomial
-from pate_jax.accounting.tuning import Tuned
+from pate_jax.accounting.tuning import NegativeBinomial, Tuned
 from pate_jax.audit import verify
 from pate_jax.audit.subject import Subject
 from pate_jax.cli import tune as command
@@ -250,7 +249,7 @@ def test_numbers_and_settings_are_drawn_by_their_laws():
     tuned = Tuned(NegativeBinomial(1.0, 0.4), 0.1, 3)
     drawn = [candidates.picks(Fake(number), tuned) for number in range(2000)]
     lengths = np.bincount([min(len(one), 6) for one in drawn], minlength=7)[1:]
-    chances = repetitions.law(tuned.law)
+    chances = tuning.law(tuned.law)
     wished = np.append(chances[1:6], chances[6:].sum()) * 2000
     assert stats.chisquare(lengths, wished).pvalue > 1e-3
     assert stats.chisquare(np.bincount(list(itertools.chain.from_iterable(drawn)))).pvalue > 1e-3
@@ -268,7 +267,7 @@ def test_draws_do_not_read_the_records(made):
 def test_the_first_of_the_best_has_the_law_of_the_theorem():
     """Every sequence of up to seven outcomes of a mechanism with ties, against `F^k - F_before^k`."""
     chances, scores = np.array([0.5, 0.2, 0.2, 0.1]), [0, 1, 1, 2]
-    law = repetitions.law(NegativeBinomial(1.0, 0.3))
+    law = tuning.law(NegativeBinomial(1.0, 0.3))
     found, wished = np.zeros(4), np.zeros(4)
     for number in range(1, 8):
         for one in itertools.product(range(4), repeat=number):

@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import platform
 import shutil
 import signal
 import threading
@@ -17,8 +18,9 @@ import pytest
 
 from pate_jax.aggregate import noise
 from pate_jax.audit import verify
-from pate_jax.audit.attacks import canaries, replicas, risk, shadows
+from pate_jax.audit.attacks import canaries, replicas, risk, shadows, teacher_canaries
 from pate_jax.errors import PateError, PateWarning
+from pate_jax.mechanisms import DiscreteGaussianMax
 from pate_jax.runs import voters_comparison
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.directory import RunDirectory
@@ -28,7 +30,7 @@ from pate_jax.runs.tune import candidates
 from pate_jax.sweep import Grid, SweepConfig, results, sweep
 from pate_jax.sweep.compare import cells, named
 from pate_jax.sweep.compare.ground import Ground
-from pate_jax.system import clusters, tasks
+from pate_jax.system import clusters, storage, tasks
 from pate_jax.system.tasks import Where
 
 pytest.importorskip("distributed")
@@ -85,6 +87,19 @@ def test_every_item_is_done_once_by_other_processes_and_warnings_come_back(worke
 def test_an_error_of_an_item_is_the_error_of_the_command(workers):
     with pytest.raises(PateError, match="number=7 must be even"):
         list(workers.each(refused, [7]))
+
+
+def test_an_error_of_a_worker_elsewhere_names_its_host_and_where_it_opens_files(
+    workers, monkeypatch, tmp_path
+):
+    missing = tmp_path / "private.npz"
+    with pytest.raises(PateError, match=f"^{missing} does not exist"):
+        list(workers.each(partial(storage.read_arrays, kind="votes"), [missing]))
+    here = platform.node()
+    monkeypatch.setattr(tasks.platform, "node", lambda: "head")
+    said = f"^a worker on {here}, which opens files under the same paths as this command, says: {missing} do"
+    with pytest.raises(PateError, match=said):
+        list(workers.each(partial(storage.read_arrays, kind="votes"), [missing]))
 
 
 def test_an_error_of_an_item_is_in_no_log_of_a_worker():
@@ -205,8 +220,14 @@ def test_workers_share_cores_and_work_where_the_command_does(workers, tmp_path, 
     assert flags.split().count(f"--xla_force_host_platform_device_count={share}") == 1
 
 
+def test_workers_of_this_machine_keep_results_in_memory_alone(client):
+    """What does not fit into memory would be written to a folder that others may read."""
+    kinds = client.run(lambda dask_worker: type(dask_worker.data))
+    assert len(kinds) == 2 and {*kinds.values()} == {dict}
+
+
 def test_other_versions_and_folders_that_a_worker_does_not_see_are_refused(tmp_path):
-    with pytest.raises(PateError, match=r"a worker on .* has jax .*, not 0\.0\.1: install the same versions"):
+    with pytest.raises(PateError, match=r"the worker has jax .*, not 0\.0\.1: install the same versions"):
         tasks._tried(tasks.Task(len, "ab", {**tasks.versions(), "jax": "0.0.1"}, "."))
     with pytest.raises(PateError, match=r"cannot enter .*nowhere .*: work in a folder that all"):
         tasks._tried(tasks.Task(len, "ab", tasks.versions(), str(tmp_path / "nowhere")))
@@ -338,3 +359,21 @@ def test_canaries_play_alike_on_workers(some_workers):
 
     for one, other in zip(played(tasks.HERE), played(some_workers), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.long
+def test_a_canary_among_teachers_plays_alike_on_workers(some_workers, monkeypatch):
+    monkeypatch.setattr(teacher_canaries, "_AT_ONCE", 400)  # so that there are parts to share
+    pair = teacher_canaries.Pair(*(np.tile(race, (4, 1)) for race in ([5, 4, 3], [4, 5, 3])))
+
+    def played(engine):
+        coins, key = np.random.default_rng(1), partial(noise.seeded_key, 3)
+        found = teacher_canaries.rates(
+            DiscreteGaussianMax(2.0), pair, 1_001, coins=coins, key=key, engine=engine
+        )
+        return [array for one in found.values() for array in one]
+
+    here = played(tasks.HERE)
+    for one, other in zip(here, played(some_workers), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert len(here[0]) + len(here[1]) == 1_002 and here[0].mean() > here[1].mean()

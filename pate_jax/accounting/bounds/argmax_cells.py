@@ -26,8 +26,8 @@ from pate_jax.accounting.bounds.moved_vote import (
     weighed,
 )
 from pate_jax.accounting.bounds.worst_reading import highest
+from pate_jax.accounting.inputs import Curve
 
-Curve = NDArray[np.float64]
 Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Vote = GaussianVote | LatticeVote | WideLatticeVote

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-Curve = NDArray[np.float64]
+from pate_jax.accounting.inputs import Curve
+
 TINY = 1e-300  # a cost too small for a float is rounded up to this
 _BLOCK = 60_000  # numbers in one block, so that it fits into the processor's cache
 

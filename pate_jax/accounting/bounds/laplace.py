@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from pate_jax.accounting.bounds import gnmax
-
-Curve = NDArray[np.float64]
+from pate_jax.accounting.inputs import Curve
 
 
 def pure(epsilon: float, orders: Curve) -> Curve:

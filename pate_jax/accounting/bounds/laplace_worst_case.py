@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from pate_jax.accounting.bounds import laplace
 from pate_jax.accounting.bounds.moved_vote import Laws, excess, weighed
 from pate_jax.accounting.exact import noise_law
+from pate_jax.accounting.inputs import Curve
 from pate_jax.mechanisms import Noise
 
-Curve = NDArray[np.float64]
 Rows = NDArray[np.int64]
 REACH = 60.0  # scales after which an exponential is negligible
 ABOVE = 12.0  # scales above both classes from which on the places of the best of the others are one cell

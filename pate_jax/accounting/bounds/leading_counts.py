@@ -15,17 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from pate_jax.accounting.bounds import argmax_worst_case, threshold
+from pate_jax.accounting.bounds import threshold, worst_case
 from pate_jax.accounting.bounds.argmax_cells import bends, box
-from pate_jax.accounting.bounds.argmax_worst_case import LEFT_OUT, ROUNDING
 from pate_jax.accounting.bounds.moved_vote import NO_MASS, GaussianVote, LatticeVote, Laws, excess, weighed
+from pate_jax.accounting.bounds.worst_case import LEFT_OUT, ROUNDING
 from pate_jax.accounting.exact import noise_law
-from pate_jax.accounting.exact.caps import caps
+from pate_jax.accounting.exact.noise_law import caps
+from pate_jax.accounting.inputs import Curve
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, Noise, ThresholdTest
 from pate_jax.system.progress import track
 
-Curve = NDArray[np.float64]
 Whole = NDArray[np.int64]
 SIDE = 250  # the most boxes along the largest count; with more teachers a box is several votes wide
 SUMMED = 1e-13  # of the largest excess: more than the rounding of a sum over places
@@ -57,16 +57,16 @@ def vote_grid(noise: Noise, orders: Curve) -> VoteGrid:
     >>> vote_grid(Noise("gaussian", 40.0), np.array([2.0])).cells(1).max() * 40**2 / 2 < 0.65
     np.True_
     """
-    smallest, largest = argmax_worst_case.SCALES.get(noise.family, (math.inf, 0.0))
-    largest = min(largest, argmax_worst_case.WIDE) if noise.is_discrete else largest
+    smallest, largest = worst_case.SCALES.get(noise.family, (math.inf, 0.0))
+    largest = min(largest, worst_case.WIDE) if noise.is_discrete else largest
     if noise.family not in ("gaussian", "discrete_gaussian") or not smallest <= noise.scale <= largest:
         raise PateError(
             f"{noise.family} noise of scale {noise.scale!r} has no sanitised figure; take a Gaussian "
             "mechanism of scale 0.5 or more (discrete: 1 to 250), or the data-independent figure"
         )
-    if orders.max() > argmax_worst_case.LARGEST_SHIFT * noise.scale:
+    if orders.max() > worst_case.LARGEST_SHIFT * noise.scale:
         raise PateError(
-            f"order={orders.max():g} is above {argmax_worst_case.LARGEST_SHIFT:g} times the noise scale "
+            f"order={orders.max():g} is above {worst_case.LARGEST_SHIFT:g} times the noise scale "
             f"{noise.scale:g}; take a smaller order"
         )
     return _GaussianGrid(noise.scale, orders) if noise.family == "gaussian" else _LatticeGrid(noise, orders)

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from scipy import special
 
 from pate_jax.accounting.exact import noise_law
+from pate_jax.accounting.inputs import Curve
 from pate_jax.mechanisms import Noise
 
-Curve = NDArray[np.float64]
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 _SHORT_NODES, _SHORT_WEIGHTS = np.polynomial.legendre.leggauss(12)
 _PIECE = 4.0  # the most that the logarithm of an integrand may change over a short piece

@@ -10,14 +10,13 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from pate_jax.accounting.bounds import gnmax, laplace, worst_reading
+from pate_jax.accounting.inputs import Curve
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Noise, ThresholdTest
 
-Curve = NDArray[np.float64]
 LARGEST_TABLE = 20_000.0  # a discrete Gaussian test of a larger scale is charged as one of this scale
 
 

@@ -18,9 +18,9 @@ from scipy import special
 
 from pate_jax.accounting.bounds.laplace import log_second
 from pate_jax.accounting.exact import noise_law
+from pate_jax.accounting.inputs import Curve
 from pate_jax.mechanisms import Noise
 
-Curve = NDArray[np.float64]
 TOLERANCE = 1e-9  # relative: how far the search may end above a value that is attained
 ROUNDING = 1e-9  # relative: more than all rounding of one value, up to the largest order
 LARGEST_ORDER = 1e5  # beyond this order nothing is claimed, and the caller's ceiling applies

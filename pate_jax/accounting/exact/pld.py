@@ -20,8 +20,8 @@ from numpy.typing import ArrayLike
 from pate_jax.accounting import composition
 from pate_jax.accounting.exact import profile
 from pate_jax.accounting.exact import renyi as exact_renyi
-from pate_jax.accounting.exact.caps import caps
 from pate_jax.accounting.exact.groups import merge
+from pate_jax.accounting.exact.noise_law import caps
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism, Noise, check_votes_suffice

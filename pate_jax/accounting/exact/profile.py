@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pate_jax.accounting.exact import argmax_law, moves, remote_classes, renyi
-from pate_jax.accounting.exact.caps import concentrated
+from pate_jax.accounting.exact import argmax_law, moves, renyi
 from pate_jax.accounting.exact.groups import Groups
-from pate_jax.accounting.exact.noise_law import Passing, largest, largest_after, passing
+from pate_jax.accounting.exact.noise_law import Passing, concentrated, largest, largest_after, passing
 from pate_jax.mechanisms import Noise, ThresholdTest
 
 BLOCK = 1_000_000
@@ -41,7 +40,7 @@ def outcomes(noise: Noise, test: ThresholdTest | None, groups: Groups) -> Outcom
     possible = groups.moves()
     if noise.scale >= 1 and not factors.steep and factors.ghost is None:
         root = math.sqrt(concentrated(noise))
-        factors, groups, law, possible, _ = remote_classes.leave_out(factors, groups, law, 2.0, root)
+        factors, groups, law, possible, _ = argmax_law.leave_out(factors, groups, law, 2.0, root)
     row, a, b = np.nonzero(possible)
     if len(row) * factors.level.shape[1] * factors.level.shape[2] > renyi.BUDGET * len(law):
         return None

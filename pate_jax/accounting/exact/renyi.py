@@ -15,11 +15,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pate_jax.accounting.exact import argmax_law, move_bounds, moves, nodes, remote_classes, worst_move
-from pate_jax.accounting.exact.caps import caps, concentrated, shift_cost
+from pate_jax.accounting.exact import argmax_law, move_bounds, moves, nodes, worst_move
 from pate_jax.accounting.exact.groups import Groups, Merged, merge
 from pate_jax.accounting.exact.moves import Law
-from pate_jax.accounting.exact.noise_law import Passing, largest, largest_after, passing
+from pate_jax.accounting.exact.noise_law import (
+    Passing,
+    caps,
+    concentrated,
+    largest,
+    largest_after,
+    passing,
+    shift_cost,
+)
 from pate_jax.accounting.inputs import check_orders
 from pate_jax.mechanisms import Mechanism, Noise, ThresholdTest, check_votes_suffice
 from pate_jax.system.progress import bar
@@ -164,14 +171,14 @@ def _piece(
     if noise.scale < 1 or factors.steep or factors.ghost is not None:
         laws = [Law.of(groups, factors, log_p, test) for test in tests]
         return np.stack([moves.in_full(law, groups.moves(), orders, BUDGET) for law in laws])
-    near = remote_classes.leave_out(factors, groups, log_p, orders[-1], math.sqrt(concentrated(noise)))
+    near = argmax_law.leave_out(factors, groups, log_p, orders[-1], math.sqrt(concentrated(noise)))
     found = move_bounds.screen(near.made, near.groups, near.log_p, not noise.is_discrete)
     costs = []
     for test in tests:
         law = Law.of(near.groups, near.made, near.log_p, test)
         ceiling = caps(noise, test, orders) * (orders - 1)
         costs.append(worst_move.largest(law, found, near.possible, orders, ceiling))
-    result: np.ndarray = np.stack(costs) + remote_classes.LEFT_OUT * (near.error > 0)[:, None]
+    result: np.ndarray = np.stack(costs) + argmax_law.LEFT_OUT * (near.error > 0)[:, None]
     return result
 
 

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Int
 
-from pate_jax.accounting import repetitions, tuning
+from pate_jax.accounting import tuning
 from pate_jax.accounting.tuning import Tuned
 from pate_jax.aggregate import noise as keys
 from pate_jax.baselines.dpsgd import calibration, sampling
@@ -90,7 +90,7 @@ def planned(settings: int, epsilon: float, delta: float, candidates: float) -> T
     """
     if settings < 2:
         raise PateError(f"settings={settings} of a list are no choice: give two or more, or use `fit`")
-    return tuning.tuned_for(repetitions.negative_binomial(candidates, _SHAPE), settings, epsilon, delta)
+    return tuning.tuned_for(tuning.negative_binomial(candidates, _SHAPE), settings, epsilon, delta)
 
 
 def within(settings: Settings, tuned: Tuned, delta: float, records: int) -> Settings:
@@ -113,7 +113,7 @@ def _keys(key: Array, tuned: Tuned) -> list[Array]:
     """A key for each candidate; their number follows from the key, and is secret."""
     chance = (_number(jax.random.fold_in(key, _NUMBER)) >> 11) / 2**53
     each = jax.random.fold_in(key, _CANDIDATES)
-    return [jax.random.fold_in(each, one) for one in range(repetitions.number_at(tuned.law, chance))]
+    return [jax.random.fold_in(each, one) for one in range(tuning.number_at(tuned.law, chance))]
 
 
 def _number(key: Array) -> int:

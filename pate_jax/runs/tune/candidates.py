@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from pate_jax.accounting import composition, repetitions
+from pate_jax.accounting import composition, tuning
 from pate_jax.accounting.costs import BestOf
 from pate_jax.accounting.exact import counts
 from pate_jax.accounting.tuning import Tuned
@@ -286,7 +286,7 @@ def picks(secret: Secret, tuned: Tuned) -> list[int]:
     if tuned.of_all:
         return list(range(tuned.settings))
     drawn = int.from_bytes(secret.derive("number of candidates")[:8], "big") >> (64 - _BITS)
-    number = repetitions.number_at(tuned.law, drawn / 2**_BITS)
+    number = tuning.number_at(tuned.law, drawn / 2**_BITS)
     return [_pick(secret, candidate, tuned.settings) for candidate in range(1, number + 1)]
 
 

@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 from pate_jax import student
 from pate_jax.accounting import tuning
-from pate_jax.accounting.repetitions import Fixed, NegativeBinomial, negative_binomial
-from pate_jax.accounting.tuning import Tuned
+from pate_jax.accounting.tuning import Fixed, NegativeBinomial, Tuned, negative_binomial
 from pate_jax.data import encoders
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import Voting

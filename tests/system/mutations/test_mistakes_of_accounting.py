@@ -21,9 +21,9 @@ import test_trade_off
 from catalogue import TRIED, case, fails, is_caught, replaced, source
 
 from pate_jax import accounting
-from pate_jax.accounting import composition, curves, figures, filter, index_curve, joint, smooth, trade_off
+from pate_jax.accounting import composition, costs, curves, figures, filter, smooth, trade_off
 from pate_jax.accounting.bounds import gnmax as gaussian
-from pate_jax.accounting.bounds import laplace, leading_counts, worst_reading
+from pate_jax.accounting.bounds import laplace, leading_counts, worst_case, worst_reading
 from pate_jax.accounting.exact import argmax_law, counts, moves, nodes
 from pate_jax.accounting.exact.groups import Groups
 from pate_jax.mechanisms import ConfidentGNMax, GNMax, GumbelMax, LNMax, Noise
@@ -175,7 +175,7 @@ PRICES = [
     case(
         "a moved vote charged as one changed count",
         source(
-            index_curve, "argmax_bound", "laplace.pure(2 / scale, orders)", "laplace.pure(1 / scale, orders)"
+            worst_case, "argmax_bound", "laplace.pure(2 / scale, orders)", "laplace.pure(1 / scale, orders)"
         ),
         fails(partial(test_laplace.test_worst_case_covers_every_histogram, LNMax(0.7), 7, 2)),
         "worst_case",
@@ -378,13 +378,13 @@ PUBLISHED = [
     ),
     case(
         "of two lists of one mechanism the longer one is charged",
-        source(joint, "_of_list", "asked[event.teachers] += ", "asked[event.teachers] = "),
+        source(costs, "_of_list", "asked[event.teachers] += ", "asked[event.teachers] = "),
         fails(partial(test_joint.test_answers_of_one_mechanism_are_one_list_whoever_asked_them, GNMax(40.0))),
         "assert",
     ),
     case(
         "of several Gaussian releases the largest is charged",
-        source(joint, "_mu", "math.hypot(*known)", "max(known)"),
+        source(costs, "_mu", "math.hypot(*known)", "max(known)"),
         fails(test_joint.test_gaussian_releases_of_several_kinds_compose_exactly),
         "assert",
     ),

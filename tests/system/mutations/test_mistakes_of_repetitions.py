@@ -6,7 +6,7 @@ import pytest
 import test_repetitions
 from catalogue import case, fails, is_caught, replaced, source
 
-from pate_jax.accounting import repetitions
+from pate_jax.accounting import tuning
 
 LAW = test_repetitions.LAWS[0]
 library = partial(test_repetitions.test_the_epsilon_is_that_of_another_library, LAW, 2.0)
@@ -25,37 +25,37 @@ def as_one(real):
 CASES = [
     case(
         "the best candidate is charged as one",
-        replaced(repetitions, "best_of", as_one),
+        replaced(tuning, "best_of", as_one),
         fails(exact, fixed),
         "assert",
     ),
     case(
         "the mean number is left out",
-        source(repetitions, "best_of", " + math.log(number) / (grid - 1)", ""),
+        source(tuning, "best_of", " + math.log(number) / (grid - 1)", ""),
         fails(library),
         "assert",
     ),
     case(
         "the law's tail is left out",
-        source(repetitions, "best_of", " - math.log(repetitions.gamma) / grid", ""),
+        source(tuning, "best_of", " - math.log(repetitions.gamma) / grid", ""),
         fails(library),
         "assert",
     ),
     case(
         "a second run of the mechanism is left out",
-        source(repetitions, "best_of", "(1 - 1 / grid) * curve", "0 * curve"),
+        source(tuning, "best_of", "(1 - 1 / grid) * curve", "0 * curve"),
         fails(library),
         "assert",
     ),
     case(
         "delta of one candidate is left out",
-        source(repetitions, "best_of", "repetitions.mean * np.exp", "0 * np.exp"),
+        source(tuning, "best_of", "repetitions.mean * np.exp", "0 * np.exp"),
         fails(of_poisson),
         "assert",
     ),
     case(
         "numbers are drawn by another law",
-        source(repetitions, "law", "(shape - 1) / (before + 1)", "shape / (before + 1)"),
+        source(tuning, "law", "(shape - 1) / (before + 1)", "shape / (before + 1)"),
         fails(mean),
         "assert",
     ),

@@ -13,7 +13,7 @@ from catalogue import case, fails, is_caught, replaced, source
 
 from pate_jax.accounting import local as figures
 from pate_jax.accounting import parties, party_curves
-from pate_jax.accounting.index_curve import index_curve
+from pate_jax.accounting.bounds.worst_case import index_curve
 from pate_jax.mechanisms import Noise, local, noise_shares
 from pate_jax.runs.local import ballot, terms
 from pate_jax.system import storage

@@ -10,13 +10,7 @@ import test_lone_leader as leader
 from catalogue import case, fails, is_caught, source
 from scipy import special
 
-from pate_jax.accounting.bounds import (
-    argmax_cells,
-    argmax_worst_case,
-    joint_worst_case,
-    laplace_worst_case,
-    moved_vote,
-)
+from pate_jax.accounting.bounds import argmax_cells, laplace_worst_case, moved_vote, worst_case
 from pate_jax.mechanisms import Noise
 
 LITTLE = Noise("gaussian", 0.7)
@@ -27,7 +21,7 @@ def forgetful(*injections):
 
     def all_of_them(patch):
         for kept in ("shares", "_largest"):
-            patch.setattr(argmax_worst_case, kept, getattr(argmax_worst_case, kept).__wrapped__)
+            patch.setattr(worst_case, kept, getattr(worst_case, kept).__wrapped__)
         for inject in injections:
             inject(patch)
 
@@ -66,7 +60,7 @@ MISTAKES = [
     case(
         "others of a lone leader that have no votes",
         source(
-            joint_worst_case,
+            worst_case,
             "_best_reaches",
             "place[:, None, :] - votes[:, :, None]",
             "place[:, None, :] + 0 * votes[:, :, None]",
@@ -76,25 +70,25 @@ MISTAKES = [
     ),
     case(
         "only one of the others whose noise counts",
-        source(joint_worst_case, "_best_reaches", "max(others - 1, 0)", "0"),
+        source(worst_case, "_best_reaches", "max(others - 1, 0)", "0"),
         SPLITS,
         "no_split_of_the_votes",
     ),
     case(
         "a lone leader that is ahead by all its votes",
-        source(joint_worst_case, "_means", "2 * leader - teachers", "leader"),
+        source(worst_case, "_means", "2 * leader - teachers", "leader"),
         LONE,
         "no_lone_leader",
     ),
     case(
         "the two directions of a lone leader's cost exchanged",
-        source(joint_worst_case, "_means", "for cells in found.cells", "for cells in found.cells[::-1]"),
+        source(worst_case, "_means", "for cells in found.cells", "for cells in found.cells[::-1]"),
         LONE,
         "no_lone_leader",
     ),
     case(
         "test and argmax charged in opposite directions",
-        source(joint_worst_case, "_leader_moves", "(np.True_, np.False_)", "(np.False_, np.True_)"),
+        source(worst_case, "_leader_moves", "(np.True_, np.False_)", "(np.False_, np.True_)"),
         fails(partial(leader.test_test_and_argmax_are_charged_in_the_same_direction, (0.0, 0.3), 9)),
         "same_direction",
     ),

@@ -10,9 +10,8 @@ import test_tune
 import test_tuning
 from catalogue import case, fails, is_caught, replaced, source
 
-from pate_jax.accounting import repetitions, tuning
-from pate_jax.accounting.repetitions import Fixed
-from pate_jax.accounting.tuning import Tuned
+from pate_jax.accounting import tuning
+from pate_jax.accounting.tuning import Fixed, Tuned
 from pate_jax.audit import tune as audit
 from pate_jax.audit.subject import Subject
 from pate_jax.runs.crowds import inputs, students
@@ -71,7 +70,7 @@ def made_again(real):
 CASES = [
     case(
         "the number of candidates is fixed and charged as random",
-        replaced(repetitions, "number_at", lambda real: lambda law, chance: 3),
+        replaced(tuning, "number_at", lambda real: lambda law, chance: 3),
         fails(numbers),
         "assert",
     ),
