@@ -38,6 +38,7 @@ from pate_jax.runs.crowds.release import faults, held_out
 from pate_jax.runs.crowds.release import voters as certified_voters
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import CrowdLine
+from pate_jax.runs.public_part import other_encoders
 from pate_jax.runs.record import PLANNED, STEPS
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
 from pate_jax.runs.settings import CrowdChoice
@@ -70,6 +71,7 @@ def voters(subject: Subject) -> Iterator[Finding]:
             faults = [one.removeprefix("teacher 0: ") for one in differing]
         if held_out(certificate) != crowd.judging:
             faults += [f"{held_out(certificate)} voters are certified as held out, and {crowd.judging} are"]
+        faults += other_encoders(certificate, crowd.dataset)
         yield from judged(
             (f"{named(step)}{fault}" for fault in faults),
             f"{named(step)}ids and contents of all records are the certified ones",

@@ -16,7 +16,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 
-from pate_jax.aggregate.crowds import noisy_table
+from pate_jax.aggregate.noise import noisy_table
 from pate_jax.errors import PateError
 from pate_jax.runs import budget, ledger, publication, registration
 from pate_jax.runs.directory import RunDirectory

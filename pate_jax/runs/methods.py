@@ -29,7 +29,7 @@ from pate_jax.data import Dataset, Part, partition, relation
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.codec import from_dict, to_dict
-from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, HeadCount, NeighbourCounts, TeacherSums
+from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, HeadCount, NeighbourCounts, OfTeachers
 from pate_jax.runs import budget, driver, ledger, registration, results
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.driver import Method, Question
@@ -38,13 +38,14 @@ from pate_jax.runs.ledger import CrowdLine
 from pate_jax.runs.plans import Plan
 from pate_jax.runs.record import METHOD, RECORDS
 from pate_jax.runs.settings import CUSTOMARY_EPSILON, STROKES, DataChoice, PartitionChoice
-from pate_jax.student import PublicInputs, Student
+from pate_jax.student import PublicInputs, Student, Students
 from pate_jax.system import headcount, storage
 
 _KNOWN: dict[str, str] = {}  # by name: module:Class
 _BUILT = {  # that commands have flags of their own for
     "numbers": "pate_jax.runs.numbers:Numbers",
     "teachers of numbers": "pate_jax.runs.numbers:Taught",
+    "teachers of labels": "pate_jax.runs.labels:Taught",
 }
 _POINTS = "pate_jax.methods"  # the group of entry points by which installed packages bring methods
 Table = np.ndarray
@@ -82,8 +83,8 @@ class OwnMethod(Method[CrowdRelease]):
         """The exact table of an event: whole numbers, in its shape, that one voter moves by its bound."""
         raise NotImplementedError
 
-    def lesson(self, public: PublicInputs, released: Sequence[CrowdLine]) -> Student:
-        """The student of what was released."""
+    def lesson(self, public: PublicInputs, released: Sequence[CrowdLine]) -> Student | Students:
+        """The student of what was released, or those of several labels."""
         raise NotImplementedError
 
     @cached_property
@@ -120,10 +121,10 @@ class OwnMethod(Method[CrowdRelease]):
         """
         epsilon, delta, _ = self.promise
         for event in events:
-            if not isinstance(event, HeadCount | NeighbourCounts | ClassSums | TeacherSums):
+            if not isinstance(event, HeadCount | NeighbourCounts | ClassSums | OfTeachers):
                 raise PateError(
                     f"method {self.name} asks for {event}: a method in one file may ask for a HeadCount, "
-                    "NeighbourCounts, ClassSums and TeacherSums"
+                    "NeighbourCounts, ClassSums, TeacherSums and TeacherVotes"
                 )
         mu, cost = counts.worst_mu(events), counts.worst(events, delta)
         if mu is None or mu > counts.mu_for(epsilon, delta) or cost > epsilon:
@@ -276,7 +277,7 @@ def _told(lines: Sequence[CrowdLine]) -> int:
     numbers = [int(values(line)[0, 0]) for line in lines if isinstance(line.event, HeadCount)]
     if numbers:
         return max(1, headcount.coarse(max(1, numbers[0])))
-    return max([1, *(line.event.teachers for line in lines if isinstance(line.event, TeacherSums))])
+    return max([1, *(line.event.teachers for line in lines if isinstance(line.event, OfTeachers))])
 
 
 def account(run: RunDirectory, delta: float | None = None) -> CrowdStatement:
@@ -303,6 +304,8 @@ def teach(run: RunDirectory, method: OwnMethod) -> dict[str, Any]:
         "told": _told(lines),
     }
     learned = method.lesson(PublicInputs.of(dataset), lines)
+    if isinstance(learned, Students):
+        return results.finish_labels(run, learned, dataset, statement, made)
     return results.finish(run, learned, dataset, statement, made)
 
 

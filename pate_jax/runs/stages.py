@@ -102,7 +102,7 @@ def train(inputs: Inputs) -> dict[str, Any]:
     certificate = partition.certificate(
         inputs.shards, inputs.private, key=inputs.partition_key, by=inputs.cut.by
     )
-    storage.write_json(run.certificate, "certificate", certificate)
+    storage.write_json(run.certificate, "certificate", certificate | public_part.encoders(dataset))
     teachers = _teachers(inputs)
     report = {
         "teachers": inputs.cut.number,

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import crowds, descriptions, stable, to_dict
 from pate_jax.mechanisms.local import BY_NAME as LOCAL
-from pate_jax.mechanisms.noise_shares import NoiseShares
-from pate_jax.mechanisms.shared_votes import SharedVote
+from pate_jax.mechanisms.shared_votes import NoiseShares, SharedVote
 from pate_jax.runs import secret
 
 TYPES = (float, int, np.float64, np.float32, np.int64, np.uint16, Fraction)

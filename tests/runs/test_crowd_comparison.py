@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pate_jax import accounting
 from pate_jax.accounting.exact import counts
 from pate_jax.aggregate import seeded_key
-from pate_jax.aggregate.crowds import noisy_table
+from pate_jax.aggregate.noise import noisy_table
 from pate_jax.audit import verify
 from pate_jax.audit.attacks import removals
 from pate_jax.errors import PateError

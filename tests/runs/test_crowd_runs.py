@@ -25,7 +25,7 @@ from pate_jax.runs.crowds import stages as crowd_stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release import check
 from pate_jax.runs.settings import CrowdChoice, DataChoice, PartitionChoice, RunConfig
-from pate_jax.student import contrast
+from pate_jax.student import spaces as contrast
 from pate_jax.system import storage
 
 KINDS = [("neighbours", "record"), ("neighbours", "user"), ("sums", "record"), ("sums", "user")]

@@ -11,7 +11,7 @@ from test_report import read
 from pate_jax import aggregate, data
 from pate_jax.accounting import Statement
 from pate_jax.data import Part, readable
-from pate_jax.data.archives import adult
+from pate_jax.data.archives import sources
 from pate_jax.data.columns import Column, encode
 from pate_jax.errors import PateError
 from pate_jax.runs import results, stages
@@ -116,9 +116,9 @@ def test_rows_are_shown_as_their_owner_wrote_them():
 
 def test_every_feature_of_adult_has_its_column():
     person = "39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White"
-    row = adult.parse(f"{person}, Male, 2174, 0, 40, United-States, <=50K".encode(), "adult.data").inputs[0]
+    row = sources.parse(f"{person}, Male, 2174, 0, 40, United-States, <=50K".encode(), "adult.data").inputs[0]
     shown = dict(readable.decoded(row, readable._ADULT))
-    assert sum(column.width for column in readable._ADULT) == adult.FEATURES
+    assert sum(column.width for column in readable._ADULT) == sources.FEATURES
     assert shown["age"] == "39" and shown["occupation"] == "Adm-clerical" and shown["sex"] == "Male"
 
 

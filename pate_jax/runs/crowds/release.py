@@ -42,8 +42,16 @@ from pate_jax.accounting import after_count, filter
 from pate_jax.accounting.exact import counts
 from pate_jax.data import Part, partition
 from pate_jax.errors import PateError
-from pate_jax.mechanisms.crowds import Comparison, CrowdRelease, CrowdTable, HeadCount, NeighbourCounts, Score
-from pate_jax.runs import driver, ledger, plans
+from pate_jax.mechanisms.crowds import (
+    Comparison,
+    CrowdRelease,
+    CrowdTable,
+    HeadCount,
+    NeighbourCounts,
+    Score,
+    TeacherVotes,
+)
+from pate_jax.runs import driver, ledger, plans, public_part
 from pate_jax.runs.crowds import answers, processes, public_side, scans, steps, students
 from pate_jax.runs.crowds.inputs import Crowd, compares, comparison_of, is_candidate, plan_of
 from pate_jax.runs.directory import RunDirectory
@@ -71,7 +79,7 @@ def count(crowd: Crowd) -> Table:
             raise PateError(f"{path} is not the certified one: {found[0]}; restore it from a backup")
         return table
     table = counted(crowd)
-    made = _certificate_of(crowd, table, public)
+    made = _certificate_of(crowd, table, public) | public_part.encoders(crowd.dataset)
     storage.write_arrays(path, _TABLE, {"table": table})
     storage.write_json(proof, "certificate", made)
     return table
@@ -285,7 +293,7 @@ def held_out(found: Mapping[str, Any]) -> int:
     return silent
 
 
-def beyond(release: CrowdTable, table: Table, voters: int) -> Iterator[str]:
+def beyond(release: CrowdTable | TeacherVotes, table: Table, voters: int) -> Iterator[str]:
     """What of a table so many voters cannot have cast, if each keeps to the release's bound.
 
     >>> release = NeighbourCounts(queries=3, classes=2, votes=1, sigma=2.0)
@@ -303,6 +311,9 @@ def beyond(release: CrowdTable, table: Table, voters: int) -> Iterator[str]:
             yield f"{each} cast {cast:,} votes at most, and the table holds {table.sum():,}"
         if (most := int(table.sum(1).max(initial=0))) > voters:
             yield f"{voters:,} voters vote once at a query at most, and the table has one with {most:,} votes"
+    elif isinstance(release, TeacherVotes):
+        if (table < 0).any() or (table > voters).any() or int(table.sum(1).max()) > voters * release.most:
+            yield f"{voters:,} teachers of at most {release.most} labels an input cannot have cast the table"
     elif float((table.astype(np.float64) ** 2).sum()) > (voters * float(release.length)) ** 2 * (1 + 1e-9):
         yield f"the table is longer than {voters:,} voters of length {release.length} can make it"
 

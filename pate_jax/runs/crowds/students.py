@@ -24,7 +24,7 @@ from jaxtyping import Int
 
 from pate_jax import crowd as voting
 from pate_jax.aggregate import Answers
-from pate_jax.crowd import slope
+from pate_jax.crowd import steps as slope
 from pate_jax.data import Part
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import Comparison

@@ -72,11 +72,15 @@ def write_programs(folder: Path, student: Student) -> None:
             storage.write_bytes(folder / ENCODER, found.content)
 
 
-def strange_encoder(folder: Path, students: list[Path]) -> Iterator[str]:
-    """Whether the encoder in a release is one that no student names: this is public, by its digest."""
+def named_encoders(students: list[Path]) -> set[str]:
+    """The digests of the encoders that students name, which are public."""
+    return {one.digest for home in students for one in texts.seen(Student.load(home).columns)}
+
+
+def strange_encoder(folder: Path, named: set[str]) -> Iterator[str]:
+    """Whether the encoder in a release is none of these."""
     if (folder / ENCODER).is_file():
         found = digest(storage.read_bytes(folder / ENCODER))
-        named = {one.digest for home in students for one in texts.seen(Student.load(home).columns)}
         if found not in named:
             yield f"{ENCODER} has another digest than the encoder that student.json names"
 

@@ -92,6 +92,8 @@ def _body(results: Mapping[str, Any], statement: Statement) -> list[str]:
 
 
 def _explained(results: Mapping[str, Any]) -> str:
+    if "explained" in results:
+        return str(results["explained"])
     of: dict[str, list[str]] = {}
     for label, one in results["labels"].items():
         of.setdefault(one["voters"], []).append(label)

@@ -9,6 +9,7 @@ import honest_runs
 import numpy as np
 import pytest
 import test_numbers
+import test_teachers_of_labels as of_labels
 from catalogue import case, edit, fails, in_a_folder, is_caught, is_found, replaced, source, verified
 from test_edited_runs import both, by_hand, rewrite, settings
 
@@ -19,9 +20,10 @@ from pate_jax.audit.subject import Subject
 from pate_jax.crowd import numbers, tables
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.codec import to_dict
-from pate_jax.mechanisms.crowds import TeacherSums
+from pate_jax.mechanisms.crowds import TeacherSums, TeacherVotes
 from pate_jax.models import integers
 from pate_jax.runs import budget, driver, ledger, secret
+from pate_jax.runs import labels as runs_labels
 from pate_jax.runs import numbers as runs_numbers
 from pate_jax.runs.crowds import inputs, public_side, release, stages
 from pate_jax.runs.crowds.inputs import Crowd
@@ -361,6 +363,42 @@ MISTAKES = [
         ),
         in_a_folder(test_numbers.test_one_teacher_has_all_records_of_a_user),
         "one_teacher_has_all",
+    ),
+    case(
+        "teachers of several labels charged as of one",
+        source(TeacherVotes, "squared_shift", "min(self.labels, 2 * self.most)", "1"),
+        fails(partial(of_labels.test_no_teacher_moves_a_table_further_than_is_charged, 5, 5)),
+        "no_teacher_moves",
+    ),
+    case(
+        "a teacher charged for the labels that it names, and not for those it no longer does",
+        source(TeacherVotes, "squared_shift", "2 * self.most", "self.most"),
+        fails(partial(of_labels.test_no_teacher_moves_a_table_further_than_is_charged, 5, 2)),
+        "no_teacher_moves",
+    ),
+    case(
+        "teachers of several labels charged for one input",
+        source(TeacherVotes, "squared_shift", "self.queries * ", ""),
+        fails(partial(of_labels.test_no_teacher_moves_a_table_further_than_is_charged, 5, 5)),
+        "no_teacher_moves",
+    ),
+    case(
+        "teachers that name more labels than they are charged for",
+        source(numbers, "named", "[:, :most]", ""),
+        fails(of_labels.test_one_record_or_user_moves_the_table_by_no_more_than_is_charged),
+        "one_record_or_user",
+    ),
+    case(
+        "noise of several labels as of one label's run",
+        source(counts, "teacher_votes_for", "queries, labels, most, 1.0", "queries, 1, 1, 1.0"),
+        fails(partial(of_labels.test_what_it_costs_is_that_of_the_two_farthest_tables, 2)),
+        "what_it_costs",
+    ),
+    case(
+        "a user's records dealt to several teachers of labels",
+        source(runs_labels.Taught, "count", "partition_key, by=by", 'partition_key, by="record"'),
+        in_a_folder(of_labels.test_all_records_of_a_user_are_with_one_teacher),
+        "all_records_of_a_user",
     ),
 ]
 

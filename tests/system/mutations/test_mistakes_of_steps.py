@@ -15,7 +15,6 @@ from test_mistakes_of_crowds import patched
 from pate_jax.accounting.crowd_statement import figure_of
 from pate_jax.audit import retraining
 from pate_jax.audit.subject import Subject
-from pate_jax.crowd import slope
 from pate_jax.crowd import steps as of_steps
 from pate_jax.data import relation
 from pate_jax.errors import PateError
@@ -94,8 +93,8 @@ def by_the_mean(real):
 
     def clipped(found, vectors, length):
         size = np.sqrt((found.astype(float) ** 2).sum(1) * (vectors.astype(float) ** 2).sum(1)).mean()
-        factor = min(1.0, length / max(size * slope.ONE / 4096, 1e-9))
-        return np.rint(found * slope.ONE / 4096 * factor).astype(np.int64)
+        factor = min(1.0, length / max(size * of_steps.ONE / 4096, 1e-9))
+        return np.rint(found * of_steps.ONE / 4096 * factor).astype(np.int64)
 
     return clipped
 
@@ -105,7 +104,9 @@ MISTAKES = [
     case("noise of one step reused in the next", replaced(secret, "stream", one_stream), made, "noise"),
     case("weights that know private labels", replaced(answers, "after", secret_weights), made, "weights"),
     case("a step too many", replaced(of_steps, "made", a_step_more), made, "ledger: epsilon 8 was allowed"),
-    case("a clip that looks at the mean", replaced(slope, "clipped", by_the_mean), LENGTHS, "AssertionError"),
+    case(
+        "a clip that looks at the mean", replaced(of_steps, "clipped", by_the_mean), LENGTHS, "AssertionError"
+    ),
     case(
         "those held out vote as well",
         patched(Crowd, "people", property(lambda crowd: crowd.everybody.take(np.arange(9)))),
