@@ -140,7 +140,7 @@ def student_again(subject: Subject) -> Iterator[Finding]:
         yield compared(Student.load(run.student).parameters, again.parameters, "the student", what)
         return
     released = Students.load(run.release).by_label
-    if [*released] != [*again.by_label]:
+    if released.keys() != again.by_label.keys():
         yield failed(
             f"the release has students of {', '.join(released)}, and not of {', '.join(again.by_label)}"
         )
