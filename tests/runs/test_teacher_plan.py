@@ -15,7 +15,7 @@ from pate_jax.crowd.rehearsal import Expected
 from pate_jax.data import Part
 from pate_jax.ensemble import TeacherConfig, ridge
 from pate_jax.errors import PateError
-from pate_jax.models import graph
+from pate_jax.models import clusters
 from pate_jax.runs import pipeline, teacher_plan, teacher_rehearsal, teacher_votes
 from pate_jax.runs.crowds import forecast
 from pate_jax.runs.directory import RunDirectory
@@ -215,9 +215,9 @@ def test_ridge_stands_for_many_students_at_once():
 
 def test_one_answer_of_a_heap_is_carried_to_all_of_it():
     inputs, labels = heaps(900, 3, spread=0.4)
-    known = graph.graph(inputs)
+    known = clusters.graph(inputs)
     asked = np.array([np.flatnonzero(labels == each)[0] for each in range(CLASSES)])
-    said = graph.spread(known, asked, np.eye(CLASSES)[:, None, :], np.arange(900))
+    said = clusters.spread(known, asked, np.eye(CLASSES)[:, None, :], np.arange(900))
     assert (said[:, 0].argmax(1) == labels).mean() > 0.95
 
 
