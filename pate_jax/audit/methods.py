@@ -107,7 +107,7 @@ def _furthest(
         return float(((table - moved) ** 2).sum())
 
     whole, everybody = count(private), np.ones(len(units), bool)
-    parts = [] if isinstance(line.event, TeacherSums) or few.all() else [few, ~few]
+    parts = [] if isinstance(line.event, OfTeachers) or few.all() else [few, ~few]
     try:
         tables = [count(private.take(rows)) for rows in parts]
     except PateError:  # which may refuse so few records
