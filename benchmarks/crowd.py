@@ -30,8 +30,8 @@ from measurement import Memory  # noqa: E402
 
 from pate_jax import crowd  # noqa: E402
 from pate_jax.aggregate import seeded_key  # noqa: E402
-from pate_jax.aggregate.crowds import noisy_table  # noqa: E402
-from pate_jax.crowd import queries  # noqa: E402
+from pate_jax.aggregate.noise import noisy_table  # noqa: E402
+from pate_jax.crowd import neighbours as queries  # noqa: E402
 from pate_jax.data import Preprocessing  # noqa: E402
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts  # noqa: E402
 from pate_jax.models import spaces  # noqa: E402

@@ -30,7 +30,7 @@ from torch import nn  # noqa: E402
 from pate_jax import models  # noqa: E402
 from pate_jax.aggregate import fresh_key  # noqa: E402
 from pate_jax.baselines import dpsgd  # noqa: E402
-from pate_jax.baselines.dpsgd import calibration, clipping, noise, sampling, training  # noqa: E402
+from pate_jax.baselines.dpsgd import calibration, gradients, training  # noqa: E402
 
 OPACUS = {"opacus_hooks": "hooks", "opacus_functorch": "functorch"}
 RECORDS, BATCH, CLIP, MULTIPLIER, RATE = 60_000, 1024, 0.1, 1.35, 2.0
@@ -40,7 +40,7 @@ def ours(inputs: np.ndarray, labels: np.ndarray) -> Callable[[], int]:
     model = models.build("papernot2021", input_shape=(28, 28, 1), classes=10, activation="tanh")
     flat, unflatten = ravel_pytree(model.init(jax.random.key(0)))
     settings = dpsgd.Settings(batch=BATCH, clip=CLIP, learning_rate=RATE)
-    sums = clipping.sums(model, lambda seen: seen, CLIP, len(flat))
+    sums = gradients.sums(model, lambda seen: seen, CLIP, len(flat))
     advance, chance = training._advance(settings), calibration.rate_of(BATCH, RECORDS)
     labels, key = labels.astype(np.int32), fresh_key()
     state, step = (flat, jnp.zeros_like(flat), flat), 0
@@ -48,9 +48,9 @@ def ours(inputs: np.ndarray, labels: np.ndarray) -> Callable[[], int]:
     def run() -> int:
         nonlocal state, step
         sample_key, noise_key = training._keys(key, step)
-        rows = sampling.draw(sample_key, RECORDS, chance)
+        rows = calibration.draw(sample_key, RECORDS, chance)
         total = training._total(sums, unflatten(state[0]), inputs, labels, rows, settings.microbatch)
-        mean = noise.noisy(total, CLIP, MULTIPLIER, noise_key) / BATCH
+        mean = gradients.noisy(total, CLIP, MULTIPLIER, noise_key) / BATCH
         state, step = advance(state, jnp.asarray(mean, jnp.float32), step), step + 1
         return len(rows)
 

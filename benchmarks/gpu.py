@@ -48,7 +48,7 @@ from measurement import Way, way  # noqa: E402
 from torch_teachers import BATCH, RECORDS  # noqa: E402
 
 from pate_jax import aggregate, data, ensemble, models, voting  # noqa: E402
-from pate_jax.aggregate import crowds as crowd_noise  # noqa: E402
+from pate_jax.aggregate import noise  # noqa: E402
 from pate_jax.crowd import kernels  # noqa: E402
 from pate_jax.data import partition  # noqa: E402
 from pate_jax.data.partition import Shards  # noqa: E402
@@ -321,7 +321,7 @@ def exact(chosen: argparse.Namespace) -> dict[str, Any]:
         "histogram": lambda: voting.histogram(jnp.asarray(given), 10),
         "class_sums": lambda: kernels.class_sums(sums, vectors, labels),
         "neighbour_counts": lambda: kernels.neighbour_counts(counts, vectors, labels, asked),
-        "noise": lambda: crowd_noise.noise_on(sums, key=key),
+        "noise": lambda: noise.noise_on(sums, key=key),
         "random_bits": lambda: jax.random.bits(key, (100_000,), jnp.uint32),
     }
     equal = {}

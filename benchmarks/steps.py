@@ -26,8 +26,8 @@ from experiments.crowds import DELTA, Prepared, add_files, of_files, prepared, s
 from pate_jax import crowd, data
 from pate_jax.accounting.exact import counts as cost
 from pate_jax.aggregate import seeded_key
-from pate_jax.aggregate.crowds import noisy_table
-from pate_jax.crowd import classifier, slope, step_choice, steps
+from pate_jax.aggregate.noise import noisy_table
+from pate_jax.crowd import classifier, step_choice, steps
 from pate_jax.crowd.plan import Plan
 
 RESULTS = Path(__file__).parent / "results" / "steps.jsonl"
@@ -46,7 +46,7 @@ def right(plan: Plan, here: Prepared, draw: int) -> float:
     seen = {name: _seen(made, places) for name, places in here.places.items()}
 
     def ask(step: int, weights: np.ndarray) -> np.ndarray:
-        exact = slope.gradients(seen["private"], here.labels["private"], None, weights, made.release)
+        exact = steps.gradients(seen["private"], here.labels["private"], None, weights, made.release)
         return noisy_table(made.release, exact, key=seeded_key(100 * draw + step - 1)).values
 
     weights = steps.taken(made, model, first["pool"], seen["pool"], ask)

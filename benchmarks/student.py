@@ -37,12 +37,13 @@ from pate_jax.student import (  # noqa: E402
     settings,
     training,
 )
-from pate_jax.student.methods import gan, nets, objectives  # noqa: E402
+from pate_jax.student.methods import losses as objectives  # noqa: E402
+from pate_jax.student.methods import nets  # noqa: E402
 
 METHODS = {
     "supervised": objectives.supervised,
     "vat": objectives.vat,
-    "gan": gan.objective,
+    "gan": nets.objective,
     "fixmatch": objectives.fixmatch,
     "tandem": objectives.supervised,
 }

@@ -32,8 +32,7 @@ from pate_jax import crowd, data  # noqa: E402
 from pate_jax.accounting import parties as audiences  # noqa: E402
 from pate_jax.accounting.exact import counts  # noqa: E402
 from pate_jax.aggregate import seeded_key  # noqa: E402
-from pate_jax.aggregate.crowds import noisy_table  # noqa: E402
-from pate_jax.aggregate.noise import share  # noqa: E402
+from pate_jax.aggregate.noise import noisy_table, share  # noqa: E402
 from pate_jax.crowd import shares  # noqa: E402
 from pate_jax.data import Dataset, tables  # noqa: E402
 from pate_jax.mechanisms.crowds import ClassSums  # noqa: E402

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from pate_jax.accounting.bounds import gnmax, threshold
+from pate_jax.accounting.bounds import noisy_max, threshold
 from pate_jax.accounting.inputs import check_votes
 from pate_jax.mechanisms import Mechanism, check_votes_suffice
 
@@ -34,7 +34,7 @@ def smooth_sensitivity(mechanism: Mechanism, votes: ArrayLike, order: float) -> 
         log_yes, log_no = threshold.log_answered(mechanism.test, counts.max(axis=1))
         weight = np.exp(log_yes)
         rdp = threshold.published(mechanism.test, log_yes, log_no, np.array([order]))[:, 0]
-    rdp = rdp + weight * gnmax.published(counts, sigma, np.array([order]))[:, 0]
+    rdp = rdp + weight * noisy_max.published(counts, sigma, np.array([order]))[:, 0]
     total += weight @ local_sensitivity(counts, sigma, order, teachers)
     best: dict[str, Any] = {"total": math.inf}
     for beta in np.arange(0.3 / order, 0.495 / order, 0.01 / order):
@@ -67,7 +67,7 @@ def local_sensitivity(votes: NDArray[np.int64], sigma: float, order: float, teac
     result = np.broadcast_to(_local_at(np.array([low]), sigma, order, classes, low, top), (len(votes), 1))
     result = result.repeat(teachers, axis=1)
     ordered = np.sort(votes, axis=1)[:, ::-1].copy()
-    log_q = gnmax.log_q(ordered, sigma)
+    log_q = noisy_max.gaussian_log_q(ordered, sigma)
     left = log_q > top
     rows = np.flatnonzero((log_q < low) | left)
     for distance in range(teachers):
@@ -80,7 +80,7 @@ def local_sensitivity(votes: NDArray[np.int64], sigma: float, order: float, teac
         ordered[rows, 0] += sign
         ordered[rows, 1] -= sign
         ordered[rows] = np.sort(ordered[rows], axis=1)[:, ::-1]
-        log_q[rows] = gnmax.log_q(ordered[rows], sigma)
+        log_q[rows] = noisy_max.gaussian_log_q(ordered[rows], sigma)
     return result
 
 
@@ -89,7 +89,7 @@ def _log_q0(sigma: float, order: float) -> float:
     grid, low, high = np.array([order]), -1e6, -1e-9
     for _ in range(200):
         middle = (low + high) / 2
-        better = gnmax.theorem6(np.array([middle]), sigma, grid) < gnmax.data_independent(sigma, grid)
+        better = noisy_max.theorem6(np.array([middle]), sigma, grid) < noisy_max.gaussian_curve(sigma, grid)
         low, high = (middle, high) if better.all() else (low, middle)
     return low
 
@@ -105,7 +105,7 @@ def _local_at(log_q: Curve, sigma: float, order: float, classes: int, low: float
     log_q = np.where((log_q >= low) & (log_q <= top), low, log_q)
     grid = np.array([order])
     here, up, down = (
-        gnmax.theorem6(np.minimum(point, -1e-12), sigma, grid)[:, 0]
+        noisy_max.theorem6(np.minimum(point, -1e-12), sigma, grid)[:, 0]
         for point in (log_q, _stepped(log_q, sigma, classes, 1), _stepped(log_q, sigma, classes, -1))
     )
     return np.maximum(up - here, here - down)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from pate_jax import accounting, aggregate, voting
 from pate_jax.accounting import smooth
-from pate_jax.accounting.bounds import laplace
+from pate_jax.accounting.bounds import noisy_max
 from pate_jax.aggregate import noise
 from pate_jax.mechanisms import LNMax
 from pate_jax.runs.answers import load_answers
@@ -38,7 +38,7 @@ def tutorial_epsilon(votes: NDArray, rows: NDArray, scale: float, delta: float) 
     Of all rows, each once, it is the 2017 figure; of the labels taken for rows it is the tutorial's.
     """
     epsilon = 2 / scale
-    q = np.minimum(np.exp(laplace.log_q(votes[rows], scale)), 1 - 1 / votes.shape[1])[:, None]
+    q = np.minimum(np.exp(noisy_max.laplace_log_q(votes[rows], scale)), 1 - 1 / votes.shape[1])[:, None]
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio = (1 - q) / (1 - math.exp(epsilon) * q)
         tail = np.log((1 - q) * ratio**MOMENTS + q * np.exp(epsilon * MOMENTS))

@@ -13,7 +13,7 @@ from functools import cache
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-LOADED = ("pate_jax.cli.run", "pate_jax.cli.party", "pate_jax.cli.sweep", "pate_jax.cli.inspect")
+LOADED = ("pate_jax.cli.run", "pate_jax.cli.party", "pate_jax.cli.compare", "pate_jax.cli.inspect")
 
 
 @cache

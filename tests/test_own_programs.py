@@ -8,8 +8,8 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 from pate_jax import aggregate, voting
-from pate_jax.aggregate.crowds import noise_on
-from pate_jax.crowd import kernels, queries
+from pate_jax.aggregate.noise import noise_on
+from pate_jax.crowd import kernels, neighbours
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax, GNMax
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
@@ -181,10 +181,12 @@ def test_no_row_moves_a_table_further_than_its_release_says():
 
 
 def test_vectors_are_compared_exactly_up_to_the_length_that_is_told():
-    assert queries.LENGTH**2 < 2**24 and str(queries.LENGTH) in kernels.neighbour_counts.__doc__
+    assert neighbours.LENGTH**2 < 2**24 and str(neighbours.LENGTH) in kernels.neighbour_counts.__doc__
     release = NeighbourCounts(queries=2, classes=2, votes=1, sigma=1.0)
-    there = [[queries.LENGTH, 0], [queries.LENGTH - 1, 1]]
-    found = kernels.neighbour_counts(release, [[queries.LENGTH, 0], [queries.LENGTH - 1, 1]], [0, 1], there)
+    there = [[neighbours.LENGTH, 0], [neighbours.LENGTH - 1, 1]]
+    found = kernels.neighbour_counts(
+        release, [[neighbours.LENGTH, 0], [neighbours.LENGTH - 1, 1]], [0, 1], there
+    )
     assert found.tolist() == [[1, 0], [0, 1]]
 
 

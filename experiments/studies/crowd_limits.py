@@ -22,7 +22,7 @@ import numpy as np  # noqa: E402
 from experiments import crowds  # noqa: E402
 from pate_jax import crowd, data  # noqa: E402
 from pate_jax.aggregate import seeded_key  # noqa: E402
-from pate_jax.aggregate.crowds import noisy_table  # noqa: E402
+from pate_jax.aggregate.noise import noisy_table  # noqa: E402
 from pate_jax.crowd import shares  # noqa: E402
 from pate_jax.data import Dataset  # noqa: E402
 

@@ -31,7 +31,7 @@ import numpy as np  # noqa: E402
 from experiments.studies.crowd_families import Family, families, kept  # noqa: E402
 from pate_jax import crowd  # noqa: E402
 from pate_jax.accounting.exact import counts as cost  # noqa: E402
-from pate_jax.crowd import classifier, directions, queries, shares  # noqa: E402
+from pate_jax.crowd import classifier, directions, neighbours, shares  # noqa: E402
 
 # The package has functions of the same names.
 plan, vectors = (import_module(f"pate_jax.crowd.{name}") for name in ("plan", "vectors"))
@@ -174,7 +174,7 @@ def quick() -> ExitStack:
 
     for module in (plan, classifier):
         stack.enter_context(patch.object(module, "held_out", remembered(directions.held_out)))
-    stack.enter_context(patch.object(queries, "cover", remembered(queries.cover)))
+    stack.enter_context(patch.object(neighbours, "cover", remembered(neighbours.cover)))
     stack.enter_context(patch.object(vectors, "bounded", _bounded))
     return stack
 

@@ -26,7 +26,7 @@ from experiments import crowds  # noqa: E402
 from pate_jax import data, student  # noqa: E402
 from pate_jax.accounting.exact import counts as cost  # noqa: E402
 from pate_jax.aggregate import seeded_key, soft_answers  # noqa: E402
-from pate_jax.aggregate.crowds import noisy_table  # noqa: E402
+from pate_jax.aggregate.noise import noisy_table  # noqa: E402
 from pate_jax.crowd import shares  # noqa: E402
 from pate_jax.data import Dataset, Part  # noqa: E402
 from pate_jax.data.dataset import Preprocessing  # noqa: E402

@@ -26,7 +26,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pate_jax.accounting.bounds import gnmax, laplace, threshold
+from pate_jax.accounting.bounds import noisy_max, threshold
 from pate_jax.accounting.bounds.worst_case import argmax_bound, counts_curve, index_curve
 from pate_jax.accounting.inputs import Curve, check_curve, check_delta, check_orders, check_votes
 from pate_jax.errors import PateError, one_of
@@ -205,15 +205,15 @@ def published_argmax(mechanism: Mechanism, votes: NDArray[np.int64]) -> Callable
     """
     family, scale = mechanism.noise
     if family == "laplace":
-        log_q = laplace.log_q(votes, scale)
-        return lambda orders: laplace.moments(log_q, 2 / scale, orders)
+        log_q = noisy_max.laplace_log_q(votes, scale)
+        return lambda orders: noisy_max.moments(log_q, 2 / scale, orders)
     if family == "gaussian":
-        log_q = gnmax.log_q(votes, scale)
+        log_q = noisy_max.gaussian_log_q(votes, scale)
     elif family == "discrete_gaussian" and scale <= threshold.LARGEST_TABLE:
-        log_q = gnmax.discrete_log_q(votes, scale)
+        log_q = noisy_max.discrete_log_q(votes, scale)
     else:
         return lambda orders: np.broadcast_to(argmax_bound(mechanism, orders), (len(votes), len(orders)))
-    return lambda orders: gnmax.theorem6(log_q, scale, orders)
+    return lambda orders: noisy_max.theorem6(log_q, scale, orders)
 
 
 def data_independent(

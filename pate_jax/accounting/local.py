@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pate_jax.accounting import composition, curves
-from pate_jax.accounting.bounds import laplace
+from pate_jax.accounting.bounds import noisy_max
 from pate_jax.accounting.inputs import Curve, check_delta, check_orders
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import local
@@ -47,7 +47,7 @@ def rdp(mechanism: Local, orders: ArrayLike) -> Curve:
     """
     grid = check_orders(orders)
     if not isinstance(mechanism, RandomisedResponse | OneHotNoise):
-        return laplace.pure(local.log_ratio(mechanism), grid)
+        return noisy_max.pure_curve(local.log_ratio(mechanism), grid)
     rows = local.channel(mechanism)
     p, q, bits = rows[0][0] / local.WORDS, rows[0][1] / local.WORDS, 1 + local.is_bits(mechanism)
     change = mechanism.epsilon / bits

@@ -21,7 +21,7 @@ from pate_jax.accounting.filter import Cost
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.accounting.trade_off import Gaussian, TradeOff
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import noise_shares
+from pate_jax.mechanisms import shared_votes
 from pate_jax.mechanisms.shared_votes import SharedVote
 
 Unit = Literal["record", "user", "party"]  # whose contents may change: one voter's, or all of a party's
@@ -160,9 +160,9 @@ def slack(vote: SharedVote) -> float:
     >>> slack(vote) < 1e-20
     True
     """
-    total = vote.cells * noise_shares.distance(vote.noise, vote.parties)
+    total = vote.cells * shared_votes.distance(vote.noise, vote.parties)
     if vote.test_noise is not None:
-        total += vote.queries * noise_shares.distance(vote.test_noise, vote.parties)
+        total += vote.queries * shared_votes.distance(vote.test_noise, vote.parties)
     if vote.opened == "answers":
         ties = (vote.classes - 1) / 2 * 2.0**-128
         total += vote.queries * vote.classes * (ties + 2 * masked(vote))
@@ -195,7 +195,7 @@ def least_noise(vote: SharedVote, target: float, delta: float, *, unit: Unit = "
     """
     if not (target > 0 and math.isfinite(target)):
         raise PateError(f"target={target!r} must be a finite epsilon above 0")
-    least = noise_shares.SMALLEST_SHARE * math.sqrt(vote.noise.honest) * (1 + 1e-9)
+    least = shared_votes.SMALLEST_SHARE * math.sqrt(vote.noise.honest) * (1 + 1e-9)
     ratio = 1.0 if vote.sigma_threshold is None else vote.sigma_threshold / vote.sigma
     low, high, sigma = least / min(1.0, ratio), math.inf, vote.sigma
     if worst(with_noise(vote, low), delta, unit=unit) <= target:

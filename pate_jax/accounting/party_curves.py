@@ -18,7 +18,7 @@ from pate_jax.accounting.bounds.worst_case import argmax_bound, index_curve
 from pate_jax.accounting.exact import noise_law
 from pate_jax.accounting.inputs import Curve, check_delta, check_orders
 from pate_jax.errors import PateError
-from pate_jax.mechanisms import Noise, noise_shares
+from pate_jax.mechanisms import Noise, shared_votes
 from pate_jax.mechanisms.shared_votes import SharedVote
 
 _UP = 1 + 1e-12
@@ -144,7 +144,7 @@ def unit_epsilon(sigma: float, moved: int, delta: float, gap: float = 0.0) -> fl
     Each count that moves from `x` to `x + 1` has the loss `(2 x + 1) / (2 sigma^2)`. So the loss of all `k`
     is `(2 S + k) / (2 sigma^2)`, where S is the sum of the noises, and the moved counts are exactly as hard
     to tell apart as S is from `S + k`. S has the law of a sum of shares: its log-chances differ by at most
-    `noise_shares.gap` from those of one discrete Gaussian of scale `sqrt(k) sigma`. For that one, with `s`
+    `shared_votes.gap` from those of one discrete Gaussian of scale `sqrt(k) sigma`. For that one, with `s`
     the largest whole number below `k/2 - epsilon sigma^2`,
 
         delta(epsilon) = P[S <= s] - exp(epsilon) P[S <= s - k].
@@ -160,7 +160,7 @@ def unit_epsilon(sigma: float, moved: int, delta: float, gap: float = 0.0) -> fl
     whole = check_delta(delta)
     if sigma * math.sqrt(moved) > _FARTHEST:
         return math.inf
-    apart = gap + noise_shares.gap(sigma, moved)
+    apart = gap + shared_votes.gap(sigma, moved)
     wanted = math.log(whole) - apart
     if log_delta(sigma, moved, 0.0) <= wanted:
         return 2 * apart

@@ -7,8 +7,10 @@ draws are NOT private. `is_private` distinguishes the two, also under jit.
 
 **Samplers.** Discrete noise is drawn by searching the 128-bit table of its law (`mechanisms.laws`) in a fixed
 number of steps, with integers only, so the same key gives the same values on any CPU, GPU or TPU. Continuous
-noise is float32, drawn from uniform numbers of 64 bits whose logarithms keep their relative precision at
-both ends. `laws.distance` says what is claimed for each.
+noise is float32, drawn from uniform numbers of 64 bits whose logarithms keep their relative precision at both
+ends. `laws.distance` says what is claimed for each.
+
+**Tables.** The whole table of a crowd gets the noise that `mechanisms.crowds` describes.
 """
 
 from __future__ import annotations
@@ -18,17 +20,19 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import get_opaque_trace_state
-from jaxtyping import Int
+from jaxtyping import Int, Int32
+from numpy.typing import ArrayLike
 
 from pate_jax.aggregate import chacha
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Noise, laws
+from pate_jax.mechanisms.crowds import CrowdRelease
 from pate_jax.mechanisms.descriptions import Family
 from pate_jax.system import devices
 
@@ -333,4 +337,52 @@ def share(of: Noise, shape: tuple[int, ...], *, key: jax.Array) -> Int[np.ndarra
 
 @partial(jax.jit, static_argnames="shape")
 def _drawn(source: Source, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    return draw(source, key, shape)
+
+
+class NoisyTable(NamedTuple):
+    """What is released, and what is known of it: all that follows from the two is free of cost."""
+
+    values: Int[np.ndarray, "rows columns"]
+    release: CrowdRelease
+
+
+def noisy_table(release: CrowdRelease, table: ArrayLike, *, key: jax.Array) -> NoisyTable:
+    """The table with independent whole noise in every cell; a key serves one table only.
+
+    >>> from pate_jax.mechanisms.crowds import NeighbourCounts
+    >>> release = NeighbourCounts(queries=2, classes=3, votes=1, sigma=1.5)
+    >>> made = noisy_table(release, np.array([[9, 0, 0], [0, 5, 2]]), key=noise.seeded_key(7))
+    >>> made.values.shape, made.values.dtype
+    ((2, 3), dtype('int64'))
+    """
+    check_key(key)
+    counts = np.asarray(table)
+    if counts.shape != release.shape or counts.dtype.kind not in "iu":
+        raise PateError(
+            f"a table {list(counts.shape)} of {counts.dtype} is given for a release of whole numbers "
+            f"{list(release.shape)}: give the sums that were made for it"
+        )
+    drawn = noise_on(release, key=key)
+    return NoisyTable(counts.astype(np.int64) + np.asarray(drawn, np.int64), release)
+
+
+def noise_on(release: CrowdRelease, *, key: jax.Array) -> Int32[jax.Array, "rows columns"]:
+    """The noise alone, for a program of your own: add it once to the table of all voters, in whole numbers.
+
+    It runs under jit, and on every device of a mesh that is given the same key it is the same noise.
+
+    >>> from pate_jax.mechanisms.crowds import ClassSums
+    >>> release = ClassSums(classes=3, directions=2, length=10, sigma=90.0)
+    >>> noise_on(release, key=noise.seeded_key(7)).shape
+    (3, 2)
+    """
+    check_key(key)
+    drawn: jax.Array = _draw(source(release.noise), key, release.shape)
+    return drawn
+
+
+@partial(jax.jit, static_argnames="shape")
+def _draw(source: Source, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """One program for all tables of a shape: outside jit every draw would trace and compile its search."""
     return draw(source, key, shape)

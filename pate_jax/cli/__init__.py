@@ -38,12 +38,12 @@ COMMANDS = {
         "Show what a file or folder of your own holds, what would be refused, and the command to give next.",
     ),
     "split": Command(
-        "split.split",
+        "inspect.split",
         "Divide a table or .npz into public and private parts for a trial; its public rows have no privacy.",
     ),
     "run": Command("run.run", "Do the whole job: from private records to a student that may be published."),
     "baseline dpsgd": Command(
-        "baseline.dpsgd",
+        "compare.dpsgd",
         "Train a net on the private records themselves, by DP-SGD, to compare it with a run.",
     ),
     "tune": Command(
@@ -83,7 +83,7 @@ COMMANDS = {
         "Attack a finished run: is its noise as charged, who took part, and do bad records change answers?",
     ),
     "sweep": Command(
-        "sweep.sweep",
+        "compare.sweep",
         "Cross teachers, nets, queries, noise and students: what each setting gives, and what it costs.",
     ),
     "compare": Command(

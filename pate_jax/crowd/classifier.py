@@ -1,16 +1,26 @@
 """The linear classifier that noisy class sums give, for any number of inputs; public, like the sums.
 
-Least squares reads no more of the labels than the sums M, less what all classes share; the second moment
-of the inputs is that of the public pool. Along an eigenvector u of it, of eigenvalue e, n voters say `u M
-= n e b` of the weight b, among noise of variance `N = s^2 + n e q (1 - q) / 2`: s is the known scale of
-the noise that was added, and the rest is that of records being drawn, q being 1/classes.
+Least squares reads no more of the labels than the sums M, less what all classes share; the second moment of
+the inputs is that of the public pool. Along an eigenvector u of it, of eigenvalue e, n voters say `u M = n e
+b` of the weight b, among noise of variance `N = s^2 + n e q (1 - q) / 2`: s is the known scale of the noise
+that was added, and the rest is that of records being drawn, q being 1/classes.
 
 How much to believe follows from the noisy sums themselves (empirical Bayes). The weights are taken to be
-normal around zero with the variance `A f^k / e`, where f is how much the pool itself varies along u, over
-the largest of that, and A and k are those under which the noisy sums are likeliest. With `power = n^2 e A
-f^k` the best estimate of `u M` is then `power / (power + N)` of what is seen. The shares of the classes,
-which a constant entry tells, are estimated in the same way by themselves. No setting is chosen and no
-label is looked at.
+normal around zero with the variance `A f^k / e`, where f is how much the pool itself varies along u, over the
+largest of that, and A and k are those under which the noisy sums are likeliest. With `power = n^2 e A f^k`
+the best estimate of `u M` is then `power / (power + N)` of what is seen. The shares of the classes, which a
+constant entry tells, are estimated in the same way by themselves. No setting is chosen and no label is looked
+at.
+
+Of many classes at a small epsilon, each class is a mixture of clusters of the public pool: where a class has
+few voters beside the noise, its noisy mean says little by itself. But classes are made of the kinds of inputs
+that there are: it is enough to tell which cluster of public inputs a class is, and all classes together fill
+the pool. The noisy sums give the likelihood that a class of the usual size has its mean at a cluster's; rows
+of the assignment add up to 1, and columns to the cluster's share of the pool (Sinkhorn). The mean of a class
+is then that of its clusters.
+
+The sums say themselves whether that is better than shrinking each direction: it is taken where they are
+likelier by clusters than by normal means. All of it follows from released sums and public inputs alone.
 """
 
 from __future__ import annotations
@@ -21,13 +31,113 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import softmax
 
-from pate_jax.crowd import assignment, evidence
+from pate_jax.crowd import evidence
 from pate_jax.crowd.directions import LINEAR, held_out, label_noise, label_variance
 from pate_jax.crowd.discriminant import Discriminant, Spread, discriminant
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums
 from pate_jax.system.eigen import eigensystem
 from pate_jax.system.remembering import remembered
+
+_EACH, _MOST = 3, 700  # clusters for each class, and at most
+_ROUNDS, _BALANCED = 15, 60  # of k-means, and of Sinkhorn
+_TINY = 1e-12
+_AHEAD = 10.0  # of the log-likelihood, by which clusters have to lead
+LEAST = 20  # classes
+
+
+class Clusters(NamedTuple):
+    """Clusters of the pool's vectors over their length."""
+
+    means: Float[np.ndarray, "cluster directions"]
+    shares: Float[np.ndarray, " cluster"]
+    spread: float  # mean square of an input's distance from its cluster's mean, along one direction
+
+
+@remembered
+def clusters(public: Float[np.ndarray, "pool directions"], classes: int) -> Clusters:
+    """Clusters by k-means, the same each time.
+
+    >>> two = np.repeat([[0.0, 1.0], [1.0, 0.0]], 30, axis=0)
+    >>> found = clusters(two, 2)
+    >>> bool(abs(found.shares.sum() - 1) < 1e-9), found.means.shape[1]
+    (True, 2)
+    """
+    number = min(_EACH * classes, _MOST, max(2, len(public) // 5))
+    means = public[np.random.default_rng(0).choice(len(public), number, replace=False)].copy()
+    for _ in range(_ROUNDS):
+        nearest = ((means**2).sum(1)[None] - 2 * public @ means.T).argmin(1)
+        counts = np.bincount(nearest, minlength=number)
+        sums = np.zeros_like(means)
+        np.add.at(sums, nearest, public)
+        means[counts > 0] = sums[counts > 0] / counts[counts > 0, None]
+    spread = float(((public - means[nearest]) ** 2).mean())
+    return Clusters(means, counts / len(public), spread)
+
+
+def assigned(
+    sums: Float[np.ndarray, "classes directions"], noise: float, found: Clusters, voters: int
+) -> tuple[Float[np.ndarray, "classes directions"], float, float]:
+    """The means of classes, the log-likelihood of sums of one cluster each, and what is unsure of a mean.
+
+    `noise` is the scale of the noise in each of the sums, which are of about `voters` together.
+
+    >>> found = Clusters(np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([0.5, 0.5]), 0.0)
+    >>> assigned(np.array([[40.0, 2.0], [3.0, 45.0]]), 5.0, found, 90)[0].round(2).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    each = voters / len(sums)
+    around = noise**2 + each * found.spread
+    scores = (each * sums @ found.means.T - each**2 * (found.means**2).sum(1) / 2) / around
+    shares = balanced(scores, found.shares * len(sums))
+    whole = scores + np.log(found.shares + _TINY) - (sums**2).sum(1, keepdims=True) / 2 / around
+    top = whole.max(1, keepdims=True)
+    likely = top[:, 0] + np.log(np.exp(whole - top).sum(1)) - sums.shape[1] / 2 * np.log(around)
+    means = shares @ found.means
+    wide = float((shares @ (found.means**2) - means**2).mean())
+    return means, float(likely.sum()), wide
+
+
+def head(
+    sums: Float[np.ndarray, "classes directions"],
+    noise: float,
+    public: Float[np.ndarray, "pool directions"],
+    voters: int,
+    rival: float,
+    constant: float,
+) -> Float[np.ndarray, "entries classes"] | None:
+    """The logits of vectors over their length, by how near they are to the mean of each class.
+
+    The last entry of vectors is `constant`. None where the log-likelihood `rival` of normal means leads.
+    """
+    found = clusters(public, len(sums))
+    means, likely, wide = assigned(sums, noise, found, voters)
+    if likely < rival + _AHEAD:
+        return None
+    around = found.spread + wide
+    return np.concatenate([means.T, -(means**2).sum(1)[None] / 2 / constant]) / around
+
+
+def balanced(
+    scores: Float[np.ndarray, "classes cluster"], wanted: Float[np.ndarray, " cluster"]
+) -> Float[np.ndarray, "classes cluster"]:
+    """Shares by exponentials of scores whose rows add up to 1, and whose columns to what is wanted.
+
+    >>> balanced(np.array([[9.0, 0.0], [1.0, 0.0]]), np.array([1.0, 1.0])).round(2).tolist()
+    [[0.98, 0.02], [0.02, 0.98]]
+    """
+    logs, target = scores - scores.max(1, keepdims=True), np.log(wanted + _TINY)
+    columns = np.zeros(len(wanted))
+    for _ in range(_BALANCED):
+        rows = -_summed(logs + columns, 1)
+        columns = target - _summed(logs + rows[:, None], 0)
+    return np.asarray(np.exp(logs + columns - _summed(logs + columns, 1)[:, None]))
+
+
+def _summed(logs: np.ndarray, axis: int) -> np.ndarray:
+    top = logs.max(axis, keepdims=True)
+    return np.asarray((np.log(np.exp(logs - top).sum(axis, keepdims=True)) + top).squeeze(axis))
+
 
 _HALF = 0.5  # of the pool's inputs: more directions than that are counted as so many
 _FAINT = 1e-9  # of the largest eigenvalue: the least that is divided by
@@ -43,7 +153,7 @@ class Linear(NamedTuple):
     noise: Float[np.ndarray, "entries directions"]  # that the known noise has in a class's weights
     evidence: float  # that there is more in the sums than the shares of the classes (`crowd.evidence`)
     spread: Spread | None = None  # of the fitted shares
-    head: Float[np.ndarray, "entries classes"] | None = None  # logits by clusters (`crowd.assignment`)
+    head: Float[np.ndarray, "entries classes"] | None = None  # logits by clusters (`informed`)
 
     def probabilities(self, vectors: Int[np.ndarray, "n entries"]) -> Float[np.ndarray, "n classes"]:
         """Of each class, for each vector: fitted shares, none below 0, that add up to 1; or by the head."""
@@ -126,11 +236,11 @@ def of_pool(noisy: Int[np.ndarray, "rows entries"], release: ClassSums, pool: Po
     scale = label_noise(release.classes, release.sigma / release.length)
     sums = contrasts(noisy / release.length)
     made = _shrunk(sums, scale, pool, voters, release.length)
-    if release.classes < assignment.LEAST or not pool.constant:
+    if release.classes < LEAST or not pool.constant:
         return made
     noise, rival = release.sigma / release.length, _likely(noisy, release, pool, voters)
     means = noisy[:, :-1] / release.length
-    return made._replace(head=assignment.head(means, noise, pool.inner, voters, rival, pool.constant))
+    return made._replace(head=head(means, noise, pool.inner, voters, rival, pool.constant))
 
 
 def _shrunk(sums: np.ndarray, scale: float, pool: Pool, voters: int, length: int) -> Linear:

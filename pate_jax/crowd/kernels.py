@@ -3,7 +3,7 @@
 `crowd.counts` and `crowd.sums` look at records on disk, block by block, in a space that public inputs have
 taught. The functions here take vectors that lie on a device, one row for each voter, and run under jit, vmap,
 shard_map and scan. They bound every row themselves, so one voter moves a table as far as its release says,
-whatever its row holds. The tables are private until `aggregate.crowds.noise_on` is added, once.
+whatever its row holds. The tables are private until `aggregate.noise.noise_on` is added, once.
 
 Sums of whole numbers do not depend on their order: the tables of parts of the voters add up to the table of
 all, on any number of devices, bit for bit.
@@ -19,8 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int32, Integer, Num
 from numpy.typing import ArrayLike
 
-from pate_jax.crowd.neighbours import ranked
-from pate_jax.crowd.queries import LENGTH
+from pate_jax.crowd.neighbours import LENGTH, ranked
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
 from pate_jax.models import integers

@@ -14,12 +14,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from pate_jax.crowd import evidence, vectors
-from pate_jax.crowd import queries as queries_of
+from pate_jax.crowd import evidence, neighbours, vectors
 from pate_jax.crowd.directions import CONSTANT, LINEAR, best, expected_part, held_out, split
-from pate_jax.crowd.queries import Queries
-from pate_jax.crowd.slope import Weights
-from pate_jax.crowd.steps import Steps
+from pate_jax.crowd.neighbours import Queries
+from pate_jax.crowd.steps import Steps, Weights
 from pate_jax.crowd.vectors import Scaling
 from pate_jax.data.dataset import Dataset
 from pate_jax.errors import PateError
@@ -233,8 +231,8 @@ def _neighbours(
     seen = public[:, : len(narrow.variances)]
     least, most = votes or 1, max(votes or 1, int(_ASKED * len(public)))
     wanted = int(np.clip(voters * mu / _NOISES, least, most)) if queries is None else queries
-    scaling = vectors.scaling(narrow, seen, length=queries_of.LENGTH, power=_LIKENED)
-    chosen = queries_of.choose(scaling, seen, wanted)
+    scaling = vectors.scaling(narrow, seen, length=neighbours.LENGTH, power=_LIKENED)
+    chosen = neighbours.choose(scaling, seen, wanted)
     cast = votes or _votes(chosen, seen)
     release = NeighbourCounts(wanted, classes, cast, max(1.0, math.sqrt(2 * cast) / mu * _UP))
     return Plan(narrow, scaling, chosen, release)
@@ -244,7 +242,7 @@ def _doubts_of_counts(made: Plan, release: NeighbourCounts, public: np.ndarray, 
     """A query's shares are expected to vary as much as it is like the inputs whose voters it has."""
     if made.queries is None:
         raise PateError("a plan of neighbours without queries: make it with crowd.plan")
-    alike = float(queries_of.likeness(made.queries, public[:, : len(made.space.variances)], 1)[0])
+    alike = float(neighbours.likeness(made.queries, public[:, : len(made.space.variances)], 1)[0])
     votes = voters * release.votes / release.queries
     dull = release.sigma**2 + votes / release.classes
     signal = votes**2 * LINEAR * max(alike, 0) / release.classes
@@ -261,5 +259,5 @@ def _doubts_of_counts(made: Plan, release: NeighbourCounts, public: np.ndarray, 
 
 def _votes(chosen: Queries, public: np.ndarray) -> int:
     """More votes stand out from the noise better, as the root of their number, while they are as right."""
-    alike = queries_of.likeness(chosen, public, _VOTES)
+    alike = neighbours.likeness(chosen, public, _VOTES)
     return max(1, int((alike >= _ALIKE * alike[0]).sum()))

@@ -18,10 +18,10 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.linalg import cho_factor, cho_solve
 
-from pate_jax.crowd import classifier, shares, slope, steps
+from pate_jax.crowd import classifier, shares, steps
 from pate_jax.crowd.metric import Metric
+from pate_jax.crowd.neighbours import Queries
 from pate_jax.crowd.plan import Plan
-from pate_jax.crowd.queries import Queries
 from pate_jax.crowd.roles import Labels, Roles, Rows, assigned
 from pate_jax.crowd.step_choice import FIRST
 from pate_jax.crowd.steps import Steps
@@ -266,8 +266,8 @@ class _Stepping:
         """The probabilities that follow from all steps behind the classifier of the first table."""
         release, own, told = self.made.release, self.seen[self.voting], labels[self.voting]
 
-        def ask(_: int, weights: slope.Weights) -> Int[np.ndarray, "rows entries"]:
-            exact = slope.gradients(own, told, self.users, weights, release, self.times)
+        def ask(_: int, weights: steps.Weights) -> Int[np.ndarray, "rows entries"]:
+            exact = steps.gradients(own, told, self.users, weights, release, self.times)
             return _noisy(exact, release.sigma, self.random)
 
         weights = steps.taken(self.made, model, first, self.seen, ask)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Float32, Int
 
-from pate_jax.crowd import classifier, evidence, slope, steps
+from pate_jax.crowd import classifier, evidence, steps
 from pate_jax.crowd.plan import Plan
 from pate_jax.crowd.vectors import vectors
 from pate_jax.errors import PateError
@@ -149,7 +149,7 @@ def of_sums(
 
 
 def of_steps(
-    weights: slope.Weights,
+    weights: steps.Weights,
     seen: Int[np.ndarray, "query entries"],
     made: steps.Steps,
     taken: int,
@@ -162,6 +162,6 @@ def of_steps(
     """
     probabilities = steps.probabilities(weights, seen)
     length = np.linalg.norm(seen.astype(np.float64), axis=1)
-    logit = made.rate * made.release.sigma * length * np.sqrt(taken - 1) / 2**slope.FINE
+    logit = made.rate * made.release.sigma * length * np.sqrt(taken - 1) / 2**steps.FINE
     unsure = (probabilities * (1 - probabilities)).mean(1)
     return Shares(probabilities, probabilities, (logit * unsure).astype(np.float32), evidence)

@@ -47,7 +47,7 @@ class _Pieces(NamedTuple):
 def sums(
     space: Space, scaling: Scaling, people: Voters, release: ClassSums, *, devices: int | None = None
 ) -> Int[np.ndarray, "class direction"]:
-    """The exact sums. They are private: `aggregate.crowds` adds the noise.
+    """The exact sums. They are private: `aggregate.noise` adds the noise.
 
     Where several processes run together, each is given the same voters, reads its own part of them, and
     returns the sums of all.

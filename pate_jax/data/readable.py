@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from pate_jax.data import forms
-from pate_jax.data.archives import adult
+from pate_jax.data.archives import sources
 from pate_jax.data.columns import OWN, Column
 from pate_jax.data.dataset import Dataset
 
@@ -16,9 +16,9 @@ MISSING = "missing"
 MOST = 60  # columns that are shown
 _MEASURES = {"age": "age", "schooling": "years of schooling", "hours, 16 to 52": "hours a week (16 to 52)"}
 _ADULT = (  # the features of Adult; a column without a name repeats what another one says
-    *(Column(_MEASURES.get(name, "")) for name in adult.MEASURES),
-    *(Column("") for _ in adult.SIGNS),
-    *(Column(name, categories) for name, categories in adult.CATEGORIES.items()),
+    *(Column(_MEASURES.get(name, "")) for name in sources.MEASURES),
+    *(Column("") for _ in sources.SIGNS),
+    *(Column(name, categories) for name, categories in sources.CATEGORIES.items()),
 )
 Record = list[tuple[str, str]]  # the name and the value of each column
 

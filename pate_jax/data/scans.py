@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Int, UInt64
 
-from pate_jax.data import arrow, ids, labels, table_files
-from pate_jax.data.arrow import Encoded
+from pate_jax.data import ids, labels, table_files
 from pate_jax.data.columns import Column
-from pate_jax.data.table_files import Stamp
+from pate_jax.data.table_files import Encoded, Stamp
 from pate_jax.data.tables import Table
 from pate_jax.errors import PateError
 
@@ -74,7 +73,7 @@ class Batch:
     @cached_property
     def encoded(self) -> Encoded:
         """The features, and what of them was missing or unknown."""
-        return arrow.encode(self.content, self.reading.plan, self.place)
+        return table_files.encode(self.content, self.reading.plan, self.place)
 
     @property
     def inputs(self) -> np.ndarray:
@@ -87,11 +86,11 @@ class Batch:
         name, content = self.reading.label_column, self.content
         if isinstance(content, Table):
             return self._numbers(np.array(content[name], np.str_))
-        own = arrow.different(content.column(name), name, self.place)
+        own = table_files.different(content.column(name), name, self.place)
         try:
             return np.asarray(self._numbers(np.array(own.table[name], np.str_))[own.codes])
         except PateError:
-            whole = arrow.as_texts(content, [name], self.place)[name]
+            whole = table_files.as_texts(content, [name], self.place)[name]
             return self._numbers(np.array(whole, np.str_))
 
     def _numbers(self, texts: np.ndarray) -> Int[np.ndarray, " record"]:
@@ -117,7 +116,7 @@ class Batch:
             return ids.of_table(content.only([name]), name, self.place)
         if _are_plain(content.column(name)):
             return np.array(content.column(name).to_pylist(), np.str_)
-        return ids.of_table(arrow.as_texts(content, [name], self.place), name, self.place)
+        return ids.of_table(table_files.as_texts(content, [name], self.place), name, self.place)
 
     @property
     def whole_ids(self) -> np.ndarray | None:
@@ -139,11 +138,11 @@ class Batch:
             return Units(np.array([str(one) for one in numbers.tolist()], np.str_), codes)
         if _are_plain(content.column(name)):
             return Units.of(np.array(content.column(name).to_pylist(), np.str_))
-        own = arrow.different(content.column(name), name, self.place)
+        own = table_files.different(content.column(name), name, self.place)
         try:
             return Units.of(ids.of_table(own.table, name, self.place), own.codes)
         except PateError:
-            return Units.of(ids.of_table(arrow.as_texts(content, [name], self.place), name, self.place))
+            return Units.of(ids.of_table(table_files.as_texts(content, [name], self.place), name, self.place))
 
     @property
     def letters(self) -> dict[str, int]:

@@ -18,15 +18,14 @@ import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, Int
 
-from pate_jax.ensemble import feeding, reading
+from pate_jax.ensemble import feeding
 from pate_jax.ensemble.programs import OnMesh, places
 from pate_jax.ensemble.settings import TeacherConfig
 from pate_jax.ensemble.teacher import LossOf, News, Own, Shard, State, Teacher, steps_per_epoch, teacher
 from pate_jax.errors import PateError
 from pate_jax.models import Model, Net
 from pate_jax.models.augment import Augmentation
-from pate_jax.models.flax_nets import seen_by_nets
-from pate_jax.models.preprocessing import Preprocessing
+from pate_jax.models.flax_nets import Preprocessing, seen_by_nets
 from pate_jax.models.trees import Tree
 
 
@@ -88,12 +87,12 @@ def functions(
     own, config = Own(tx, loss, augment).checked(config), config.resolved()
     if config.closed_form:
         raise PateError("net='linear' is solved by ensemble.fit alone: give a net that learns step by step")
-    model = reading.model_for(net, preprocessing, feed.inputs[0])
+    model = feeding.model_for(net, preprocessing, feed.inputs[0])
     if model.front is not None:
         raise PateError("this net looks through a front of the host: pass what it gives as inputs")
     one = feeding.Records(feed.inputs[0], feed.labels[0], feed.labels, feed.count, feed.key, 0, 0)
-    reading.check_net(model, preprocessing, one._replace(labels=np.ravel(feed.labels)))
-    reading.own_program(model, preprocessing, one, config, own, public_constants)
+    feeding.check_net(model, preprocessing, one._replace(labels=np.ravel(feed.labels)))
+    feeding.own_program(model, preprocessing, one, config, own, public_constants)
     made = teacher(model, preprocessing.apply, config, own)
     place = None if mesh is None and axis is None else places(None, mesh, axis)
     each = partial(_each, width=width, place=place if isinstance(place, OnMesh) else None)

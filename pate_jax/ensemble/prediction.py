@@ -15,12 +15,12 @@ from jax.sharding import Mesh
 from jaxtyping import Int
 
 from pate_jax.data.dataset import AS_STORED
+from pate_jax.ensemble import feeding, programs
 from pate_jax.ensemble import plan as plans
-from pate_jax.ensemble import programs, reading
 from pate_jax.ensemble.waves import Teachers, cut
 from pate_jax.errors import PateError
 from pate_jax.models import Form, Net, in_form
-from pate_jax.models.preprocessing import Preprocessing
+from pate_jax.models.flax_nets import Preprocessing
 from pate_jax.system import devices as machines
 from pate_jax.system import progress
 
@@ -163,7 +163,7 @@ class _Voter:
     def __init__(
         self, net: Net, preprocessing: Preprocessing, inputs: np.ndarray, devices: programs.Places
     ) -> None:
-        model = reading.model_for(net, preprocessing, np.asarray(inputs))
+        model = feeding.model_for(net, preprocessing, np.asarray(inputs))
         row = plans.row(model.description.get("name"), jax.default_backend())
         self.devices, self.inputs = devices, np.asarray(inputs)
         if not len(self.inputs):

@@ -18,7 +18,7 @@ from jaxtyping import Array
 from pate_jax.data.dataset import AS_STORED
 from pate_jax.ensemble import feeding as cutting
 from pate_jax.ensemble import plan as plans
-from pate_jax.ensemble import programs, reading, ridge, waves
+from pate_jax.ensemble import programs, ridge, waves
 from pate_jax.ensemble import teacher as single_teacher
 from pate_jax.ensemble.checkpoint import Store, share_of
 from pate_jax.ensemble.plan import Plan
@@ -29,7 +29,7 @@ from pate_jax.ensemble.waves import Machine, Teachers
 from pate_jax.errors import PateError
 from pate_jax.models import Model, Net, in_form
 from pate_jax.models.augment import Augmentation
-from pate_jax.models.preprocessing import Preprocessing
+from pate_jax.models.flax_nets import Preprocessing
 from pate_jax.system import devices as machines
 from pate_jax.system import progress, storage
 
@@ -94,19 +94,19 @@ def fit(
     """
     given, inputs = config or TeacherConfig(), np.asarray(inputs)
     own = Own(tx, loss, augment).checked(given)
-    model = reading.model_for(net, preprocessing, inputs)
+    model = cutting.model_for(net, preprocessing, inputs)
     config = given.of_net(model.description.get("name")).resolved()
     data = cutting.records(inputs, labels, shards, key, config)
     if model.front is None:
-        reading.check_net(model, preprocessing, data)
-    program = reading.own_program(model, preprocessing, data, config, own, public_constants)
+        cutting.check_net(model, preprocessing, data)
+    program = cutting.own_program(model, preprocessing, data, config, own, public_constants)
     chosen = programs.places(config.devices, mesh, axis)
     mine, store = own_ids(len(data.counts)), _store(directory, config, model)
     if store is not None:
         store.agree(identity(model, preprocessing, data, config) | program)
     if model.front is not None:
         data, preprocessing = _behind(model.front, data, mine, store), AS_STORED
-        reading.check_net(model, preprocessing, data)
+        cutting.check_net(model, preprocessing, data)
     plan = _plan(model, preprocessing, data, config, chosen, store, own)
     machine = _machine(model, preprocessing, config, plan, chosen, own)
     return _trained(machine, data._replace(length=_length(data, plan, config)), mine, store)

@@ -3,6 +3,8 @@
 A net keeps up to three things: parameters, which gradients move; state, such as the statistics of BatchNorm,
 which training moves; and streams of random numbers, such as those of dropout, which follow from the key of
 each step alone. A module of Linen or of NNX is taken as it is; the nets of this library are NNX modules.
+
+What scales inputs before a net reads them is, as nets see it, anything that has `apply`: `Preprocessing`.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +22,32 @@ from jaxtyping import Array, Float
 
 from pate_jax.errors import PateError
 from pate_jax.models.identity import arguments_of, digest_of, named, source_of
-from pate_jax.models.preprocessing import Preprocessing
 from pate_jax.models.trees import flat
+
+
+class Preprocessing(Protocol):
+    """Scales a NumPy or JAX array: `data.Preprocessing`, or one of your own."""
+
+    def apply(self, inputs: Any) -> Any:
+        """The scaled array, of the same kind."""
+        ...
+
+    def __hash__(self) -> int:
+        """Equal ones share a compiled program."""
+        ...
+
+
+class AsStored:
+    """Leaves inputs as they are stored.
+
+    >>> AsStored().apply(np.array([3], np.uint8))
+    array([3.], dtype=float32)
+    """
+
+    def apply(self, inputs: Any) -> Any:
+        """The same numbers as float32."""
+        return inputs.astype(np.float32)
+
 
 Params = Any
 Net = Any  # a Model, a module of Linen, or of NNX: an instance, or a class with arguments (functools.partial)
@@ -81,7 +107,7 @@ class Model(NamedTuple):
 def seen_by_nets(preprocessing: Preprocessing, shape: tuple[int, ...], count: int) -> jax.ShapeDtypeStruct:
     """The shape of what a net sees of so many inputs that are stored in this shape.
 
-    >>> from pate_jax.models.preprocessing import AsStored
+    >>> from pate_jax.models.flax_nets import AsStored
     >>> seen_by_nets(AsStored(), (28, 28, 1), 2).shape
     (2, 28, 28, 1)
     """

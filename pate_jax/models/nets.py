@@ -23,7 +23,7 @@ from pate_jax.errors import PateError, at_least, one_of
 from pate_jax.models import integers, names
 from pate_jax.models import patches as known_patches
 from pate_jax.models import photos as known_photos
-from pate_jax.models.flax_nets import Model
+from pate_jax.models.flax_nets import Model, Preprocessing
 from pate_jax.models.layers import (
     Convolution,
     Form,
@@ -33,7 +33,6 @@ from pate_jax.models.layers import (
     activation_function,
     dense,
 )
-from pate_jax.models.preprocessing import Preprocessing
 from pate_jax.models.table_features import Products, Ramps, nearness
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pate_jax import data
-from pate_jax.data import duplicates, nearness, overlap, survey
+from pate_jax.data import duplicates, overlap, survey
 from pate_jax.data.dataset import stored_as
 from pate_jax.errors import PateError
 from pate_jax.runs import answers
@@ -25,7 +25,7 @@ from pate_jax.voting import Votes
 class Spacing(NamedTuple):
     """How far a query must be from all others."""
 
-    ruler: nearness.Ruler
+    ruler: overlap.Ruler
     distance: float  # in units of the typical one
     before: np.ndarray | None = None  # inputs that were asked about already
 
@@ -43,9 +43,9 @@ def spacing(inputs: Inputs, distance: float | None, batch: int = 1) -> Spacing |
     return Spacing(ruler, distance, asked_inputs(inputs).inputs if batch > 1 else None)
 
 
-def ruler_of(dataset: data.Dataset) -> nearness.Ruler:
+def ruler_of(dataset: data.Dataset) -> overlap.Ruler:
     """What distances between the inputs of a run are measured by."""
-    return nearness.ruler(dataset.public.inputs, dataset.preprocessing)
+    return overlap.ruler(dataset.public.inputs, dataset.preprocessing)
 
 
 def near(dataset: data.Dataset, asked: data.Part) -> int:
@@ -56,11 +56,11 @@ def near(dataset: data.Dataset, asked: data.Part) -> int:
 def tell_near(inputs: Inputs, asked: data.Part, batch: int = 1) -> None:
     """Say how many near-duplicates a batch has, of earlier batches too, before it is asked and charged."""
     before = asked_inputs(inputs).inputs if batch > 1 else None
-    found = len(asked.ids) - len(ruler_of(inputs.dataset).apart(asked.inputs, nearness.NEAR, before))
+    found = len(asked.ids) - len(ruler_of(inputs.dataset).apart(asked.inputs, overlap.NEAR, before))
     if found:
         progress.say(
             f"{found} of the {len(asked.ids)} queries are near-duplicates of an earlier one: an answer to "
-            f"each is charged and teaches little; --min-distance {nearness.NEAR} leaves them out"
+            f"each is charged and teaches little; --min-distance {overlap.NEAR} leaves them out"
         )
 
 

@@ -12,7 +12,7 @@ from pate_jax.accounting.exact import counts
 from pate_jax.crowd.metric import Metric
 from pate_jax.crowd.rehearsal import Expected
 from pate_jax.crowd.roles import Labels
-from pate_jax.data import Dataset, nearness, partition
+from pate_jax.data import Dataset, overlap, partition
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.models.spaces import Learned
@@ -196,9 +196,9 @@ def askable(config: RunConfig, dataset: Dataset) -> Askable:
     """Which inputs: as far apart as told, or no near-duplicates; refused if there are fewer than wanted."""
     ruler, wanted, distance = queries.ruler_of(dataset), config.queries or 1, config.min_distance
     if distance is None and ruler.typical > 0:
-        apart = queries.different(dataset.public, 1, [], queries.Spacing(ruler, nearness.NEAR))
+        apart = queries.different(dataset.public, 1, [], queries.Spacing(ruler, overlap.NEAR))
         if len(apart) >= wanted:
-            return Askable(nearness.NEAR, len(apart))
+            return Askable(overlap.NEAR, len(apart))
     spacing = None if distance is None else queries.Spacing(ruler, distance)
     return Askable(distance, len(queries.different(dataset.public, wanted, [], spacing)))
 

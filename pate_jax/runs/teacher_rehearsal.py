@@ -4,7 +4,7 @@ Some of the public inputs stand for the public part of a run, some judge, and th
 Linear teachers learn from shards of the latter, by the formula and in the space of a run's own; some of them
 stand for all (`teacher_votes`). They vote on the first, the noise of each number of queries is added, and
 students in closed form learn the answers, labels or whole noisy histograms: ridge regression, with the
-penalty that leaves out one answer best, and answers carried along a graph of near inputs (`models.graph`).
+penalty that leaves out one answer best, and answers carried along a graph of near inputs (`models.clusters`).
 All lists of answers are to the same questions, so one system of equations teaches all students. So plans are
 compared by the student that comes out, with labels that are made up in several ways or the public part's own.
 Nothing here reads a private record: only their number, rounded down to two digits.
@@ -29,7 +29,7 @@ from pate_jax.data import Dataset
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax, Mechanism
 from pate_jax.models import Model
-from pate_jax.models.graph import Entries, Graph, Told, graph, spread
+from pate_jax.models.clusters import Entries, Graph, Told, graph, spread
 from pate_jax.runs import teacher_votes
 from pate_jax.runs.inputs import seen_by, teachers_net
 from pate_jax.runs.teacher_votes import CONFIG, Parts

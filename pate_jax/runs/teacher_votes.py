@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 
 from pate_jax.crowd.roles import Labels
 from pate_jax.ensemble import TeacherConfig
-from pate_jax.models.graph import Entries
+from pate_jax.models.clusters import Entries
 
 CONFIG = TeacherConfig(net="linear").resolved()
 _STANDING = 3000  # public inputs at most that stand for the public part

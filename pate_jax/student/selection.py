@@ -25,7 +25,7 @@ from pate_jax.data.dataset import AS_STORED, Preprocessing
 from pate_jax.errors import PateError, one_of, within
 from pate_jax.models.clusters import cover
 from pate_jax.models.spaces.space import Space
-from pate_jax.student import contrast
+from pate_jax.student import spaces
 from pate_jax.student.lesson import PublicInputs
 from pate_jax.student.serving import Student
 from pate_jax.student.settings import Selection
@@ -81,7 +81,7 @@ def select(
         return random.permutation(len(inputs))[:wanted]
     if selection == "learned" and space is None:
         seed = jax.random.key(int(random.integers(2**31)))
-        space = contrast.space(inputs, preprocessing, key=seed)
+        space = spaces.contrast_space(inputs, preprocessing, key=seed)
     if space is not None:
         return cover(space.coordinates(inputs).astype(np.float32), wanted, random)
     return cover(_points(preprocessing.apply(inputs)), wanted, random)

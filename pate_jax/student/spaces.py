@@ -2,21 +2,102 @@
 
 Both have seen public inputs and released answers only, so a space of them costs nothing more: voters of the
 next round, the choice of queries and the next student may all use it.
+
+What public images look like is learned from them alone, by contrast (Chen et al. 2020): a net learns that two
+distorted views of one image belong together and views of different images do not. Kinds of images that pixels
+mix up, such as sevens with a bar and twos, come apart, so a question can be spent on each.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from functools import lru_cache
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
 
+from pate_jax import models
+from pate_jax.data.dataset import IMAGE_RANKS, Preprocessing
+from pate_jax.errors import PateError
+from pate_jax.models import Model
+from pate_jax.models.nets import CONTRAST
 from pate_jax.models.spaces.fronts import Front, Net
 from pate_jax.models.spaces.space import Kind, Learned, Space, front_of, over, over_pool
-from pate_jax.student import contrast
+from pate_jax.student import training
 from pate_jax.student.lesson import PublicInputs
+from pate_jax.student.methods import losses, nets
+from pate_jax.student.methods.losses import Views, apart, views
 from pate_jax.student.serving import Student, check_inputs
+from pate_jax.student.training import Loop, Objective
+
+_IMAGES = 128  # a step
+_SHIFT = 2  # pixels that an image is moved by, at most
+_SETTINGS = Loop(steps=1500, batch_size=_IMAGES, learning_rate=3e-3, average=0.99)
+_DIMENSIONS = CONTRAST
+_HEAT = 0.2  # similarities are divided by it
+
+
+def contrast_space(
+    images: np.ndarray,
+    preprocessing: Preprocessing,
+    *,
+    key: jax.Array,
+    directions: int = _DIMENSIONS,
+    config: Loop | None = None,
+) -> Space:
+    """The space of public images, as stored, in which images of a kind point the same way."""
+    return over(learn_contrast(images, preprocessing, key=key, config=config), images, directions)
+
+
+def learn_contrast(
+    images: np.ndarray, preprocessing: Preprocessing, *, key: jax.Array, config: Loop | None = None
+) -> Net:
+    """The net, as a front of spaces."""
+    if images.ndim not in IMAGE_RANKS:
+        raise PateError(
+            "a net that learns by contrast (the selection `learned`, the space `contrast`) needs images, and "
+            f"inputs have shape {images.shape[1:]}; choose kmeans, or another space"
+        )
+    count = nets.device_count(_IMAGES, True) if training.own_device() is None else 1
+    loop = dataclasses.replace(config or _SETTINGS, batch_size=count, unlabelled=_IMAGES // count)
+    net, program = _program(images.shape[1:], preprocessing, loop, nets.implementation(key))
+    nobody = np.zeros(1, np.int32)
+    pool = training.Pool(jnp.asarray(images), 1, nobody, nobody, np.float32(1))
+    streams = nets.streams(key[None])
+    weights = training.run(program, streams, pool, loop, count, title="looking at the public images")
+    weights = jax.tree.map(lambda leaf: np.asarray(leaf)[0], weights)
+    return Net("contrast", json.dumps(net.description), weights, preprocessing)
+
+
+def objective(model: Model, views: Views) -> Objective:
+    """The loss: how badly the other view of an image is recognised among all views of the step."""
+
+    def start(key):
+        return {"net": model.init(key)}, ()
+
+    def look(batch):
+        seen = [views.strong(apart(batch.other_keys, place), batch.others) for place in range(2)]
+        return jnp.concatenate(seen)
+
+    def loss(parameters, memory, batch, key):
+        directions = losses.unit(model.apply(parameters["net"], batch.seen))
+        lost, found = losses.contrast(directions, _HEAT)
+        return lost.mean(), (memory, found.mean())
+
+    return Objective(start, look, loss, "recognised")
+
+
+@lru_cache(maxsize=4)
+def _program(
+    shape: tuple[int, ...], preprocessing: Preprocessing, loop: Loop, implementation: str
+) -> tuple[Model, training.Program]:
+    """Compile once for all keys and images."""
+    net = models.build("cnn", input_shape=shape, classes=_DIMENSIONS, form=nets.form_of("cnn", False))
+    learned = objective(net, views(preprocessing, image=True, shift=_SHIFT))
+    return net, training.program(learned, loop, _DIMENSIONS, implementation, several=False)
 
 
 def learn(
@@ -72,5 +153,5 @@ def _front_of(
     kind: Kind, public: PublicInputs, key: jax.Array, encoder: str, number: int | None = None
 ) -> Front:
     if kind == "contrast":
-        return contrast.learn(public.inputs, public.preprocessing, key=key)
+        return learn_contrast(public.inputs, public.preprocessing, key=key)
     return front_of(kind, public.inputs, public.preprocessing, encoder=encoder, number=number)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pate_jax.accounting import curves
-from pate_jax.accounting.bounds import gnmax
+from pate_jax.accounting.bounds import noisy_max
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, ConfidentGNMax, DiscreteGaussianMax, GNMax
 
 ORDERS = np.array([1.5, 2.0, 4.0, 9.0, 20.0])
@@ -30,11 +30,11 @@ def chance_of_second(gap, sigma, ties):
 def test_q_is_the_tail_of_the_difference(sigma, gap):
     votes = np.array([[20 + gap, 20]])
     truth = min(np.log(chance_of_second(gap, sigma, ties=1.0)), np.log(0.5))
-    assert truth <= gnmax.discrete_log_q(votes, sigma)[0] <= truth + 1e-6
+    assert truth <= noisy_max.discrete_log_q(votes, sigma)[0] <= truth + 1e-6
 
 
 def test_far_gaps_stay_finite_and_ordered():
-    found = gnmax.discrete_log_q(np.array([[5000, 0], [4000, 1000], [2501, 2499]]), 1.0)
+    found = noisy_max.discrete_log_q(np.array([[5000, 0], [4000, 1000], [2501, 2499]]), 1.0)
     assert np.all(np.isfinite(found)) and np.all(np.diff(found) > 0) and found[0] < -1e6
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from pate_jax.accounting import curves
-from pate_jax.accounting.bounds import laplace, threshold
+from pate_jax.accounting.bounds import noisy_max, threshold
 from pate_jax.mechanisms import (
     DiscreteGaussianMax,
     DiscreteLaplaceMax,
@@ -96,7 +96,7 @@ def test_the_curve_of_a_test_alone_is_never_below_the_truth(family):
 
 def test_one_shifted_count_is_never_below_the_truth():
     for scale, (at, order) in itertools.product(SCALES.tolist(), enumerate(ORDERS)):
-        value = laplace.shifted(scale, ORDERS)[at]
+        value = noisy_max.shifted(scale, ORDERS)[at]
         assert -1e-12 <= excess(value, shifted(mp.mpf(scale), mp.mpf(order))) <= 1e-11, (scale, order)
 
 

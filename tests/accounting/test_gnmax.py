@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pate_jax.accounting import exact
-from pate_jax.accounting.bounds import gnmax
+from pate_jax.accounting.bounds import noisy_max
 from pate_jax.mechanisms import GNMax
 
 DIGITS = mp_bounds.DIGITS
@@ -35,8 +35,8 @@ ORDERS = [1.001, 1.5, 2.0, 7.5, 30.0, 500.0]
 @pytest.mark.parametrize(("votes", "sigma"), list(itertools.product(VOTES, SIGMAS)))
 def test_q_and_theorem_6_equal_mpmath(votes, sigma):
     q = mp_bounds.gnmax_q(votes, sigma)
-    assert mp_bounds.close(gnmax.log_q(np.array([votes]), sigma)[0], mp.log(q), rel=1e-13)
-    found = gnmax.published(np.array([votes]), sigma, np.array(ORDERS))[0]
+    assert mp_bounds.close(noisy_max.gaussian_log_q(np.array([votes]), sigma)[0], mp.log(q), rel=1e-13)
+    found = noisy_max.published(np.array([votes]), sigma, np.array(ORDERS))[0]
     for value, order in zip(found, ORDERS, strict=True):
         assert mp_bounds.close(value, mp_bounds.theorem6(q, sigma, order), rel=1e-9)
 
@@ -47,7 +47,7 @@ def test_unanimous_votes_give_a_figure_at_every_scale(sigma, teachers):
     votes = np.zeros((1, 4), dtype=int)
     votes[0, 2] = teachers
     orders = np.array([1.001, 2.0, 20.0, 1000.0])
-    found = gnmax.published(votes, sigma, orders)
+    found = noisy_max.published(votes, sigma, orders)
     assert np.all(np.isfinite(found)) and np.all(found >= 0)
     assert np.all(found <= orders / sigma / sigma)
 
@@ -55,7 +55,7 @@ def test_unanimous_votes_give_a_figure_at_every_scale(sigma, teachers):
 def test_log1mexp_equals_mpmath():
     for x in [-1e-300, -1e-18, -1e-3, -0.6931, -0.6932, -5.0, -800.0]:
         wanted = mp.log(1 - mp.exp(mp.mpf(x))) if x > -700 else -mp.exp(mp.mpf(x))
-        assert mp_bounds.close(gnmax.log1mexp(np.array(x)), wanted, rel=1e-14, absolute=1e-320)
+        assert mp_bounds.close(noisy_max.log1mexp(np.array(x)), wanted, rel=1e-14, absolute=1e-320)
 
 
 def test_published_goldens():
@@ -65,9 +65,9 @@ def test_published_goldens():
     for name, entry in goldens.items():
         votes = np.load(GOLDENS.parent / f"votes/published_{name}_250.npz")["votes"][entry["rows"]]
         for sigma, log_q, rdp in zip(entry["sigmas"], entry["logq"], entry["rdp"], strict=True):
-            np.testing.assert_allclose(gnmax.log_q(votes, sigma), log_q, rtol=1e-9)
+            np.testing.assert_allclose(noisy_max.gaussian_log_q(votes, sigma), log_q, rtol=1e-9)
             np.testing.assert_allclose(
-                gnmax.published(votes, sigma, np.array(entry["orders"])), rdp, rtol=1e-9
+                noisy_max.published(votes, sigma, np.array(entry["orders"])), rdp, rtol=1e-9
             )
 
 
@@ -82,7 +82,7 @@ def test_theorem_6_bounds_its_own_direction_on_every_histogram(teachers, classes
     here, there = np.nonzero(apart == 2)
     reversed_is_larger = 0
     for order in (1.5, 3.0, 10.0):
-        bound = gnmax.published(votes, sigma, np.array([order]))[:, 0]
+        bound = noisy_max.published(votes, sigma, np.array([order]))[:, 0]
         terms = order * logs[here] + (1 - order) * logs[there]
         divergence = np.logaddexp.reduce(terms, axis=1) / (order - 1)
         assert np.all(divergence <= bound[here] * (1 + 1e-9) + 1e-13)

@@ -11,7 +11,7 @@ import pytest
 
 from pate_jax import accounting
 from pate_jax.accounting import curves, exact
-from pate_jax.accounting.bounds import gnmax, laplace
+from pate_jax.accounting.bounds import noisy_max
 from pate_jax.mechanisms import (
     DiscreteGaussianMax,
     DiscreteLaplaceMax,
@@ -33,14 +33,14 @@ VOTES = [[250, 0], [11, 10], [240, 3, 3, 2, 2], [90, 80, 80], [125, 125], [1, 0]
 def test_pure_is_randomised_response(epsilon):
     e = mp.mpf(epsilon)
     yes, no = mp.exp(e) / (1 + mp.exp(e)), 1 / (1 + mp.exp(e))
-    for value, order in zip(laplace.pure(epsilon, ORDERS), ORDERS, strict=True):
+    for value, order in zip(noisy_max.pure_curve(epsilon, ORDERS), ORDERS, strict=True):
         assert mp_bounds.close(value, mp_bounds.renyi((yes, no), (no, yes), mp.mpf(order)), rel=1e-11)
         assert value <= min(epsilon, order * epsilon**2 / 2) * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("eta", [1e-4, 0.01, 0.1, 1.0, 10.0])
 def test_bounded_range_is_the_largest_two_point_divergence(eta):
-    found = laplace.bounded_range(eta, ORDERS)
+    found = noisy_max.bounded_range(eta, ORDERS)
     pairs = []
     for share in range(1, 200):
         t = mp.mpf(eta) * share / 200
@@ -54,27 +54,27 @@ def test_bounded_range_is_the_largest_two_point_divergence(eta):
 
 @pytest.mark.parametrize("scale", [0.01, 0.7, 3.0, 50.0, 1e5])
 def test_shifted_laplace_equals_quadrature(scale):
-    for value, order in zip(laplace.shifted(scale, ORDERS), ORDERS, strict=True):
+    for value, order in zip(noisy_max.shifted(scale, ORDERS), ORDERS, strict=True):
         a, b = mp.mpf(order), mp.mpf(scale)
         wanted = mp.log(a / (2 * a - 1) * mp.exp((a - 1) / b) + (a - 1) / (2 * a - 1) * mp.exp(-a / b)) / (
             a - 1
         )
         assert float(wanted) * (1 - 1e-13) <= value
-        assert value <= float(laplace.pure(1 / scale, np.array([order]))[0])
+        assert value <= float(noisy_max.pure_curve(1 / scale, np.array([order]))[0])
         assert mp_bounds.close(value, wanted, rel=1e-6, absolute=1e-14 / (order - 1))
 
 
 def test_a_noisy_histogram_costs_less_than_its_pure_epsilon():
     for scale in [0.1, 1.0, 20.0]:
         found = accounting.rdp(LNMax(scale), [[20, 5]], ORDERS, method="data_independent")[0]
-        assert np.all(found <= laplace.pure(2 / scale, ORDERS))
-        assert np.all(found <= 2 * laplace.pure(1 / scale, ORDERS))
+        assert np.all(found <= noisy_max.pure_curve(2 / scale, ORDERS))
+        assert np.all(found <= 2 * noisy_max.pure_curve(1 / scale, ORDERS))
 
 
 @pytest.mark.parametrize(("votes", "scale"), list(itertools.product(VOTES, [1e-3, 0.5, 4.0, 20.0, 1e4])))
 def test_lnmax_moments_equal_mpmath(votes, scale):
     q = mp_bounds.lnmax_q(votes, scale)
-    assert mp_bounds.close(laplace.log_q(np.array([votes]), scale)[0], mp.log(q), rel=1e-13)
+    assert mp_bounds.close(noisy_max.laplace_log_q(np.array([votes]), scale)[0], mp.log(q), rel=1e-13)
     found = curves.published_argmax(LNMax(scale), np.array([votes]))(ORDERS)[0]
     for value, order in zip(found, ORDERS, strict=True):
         wanted = mp_bounds.lnmax_rdp(q, scale, order)
@@ -122,7 +122,7 @@ def test_permute_and_flip_of_two_equal_classes():
         assert mp_bounds.close(found, max(pair, back), rel=1e-9)
         assert (
             float(max(pair, back)) <= worst <= 2 / b
-            and worst > 2 * laplace.pure(1 / b, np.array([order]))[0] * 0.9
+            and worst > 2 * noisy_max.pure_curve(1 / b, np.array([order]))[0] * 0.9
         )
 
 
@@ -146,8 +146,8 @@ def test_q_bounds_what_is_drawn():
     for votes in ([30, 22, 20], [40, 10, 5]):
         counts = np.array([votes])
         for noise, log_q in (
-            (rng.normal(0, 9.0, (draws, 3)), gnmax.log_q(counts, 9.0)),
-            (rng.laplace(0, 6.0, (draws, 3)), laplace.log_q(counts, 6.0)),
+            (rng.normal(0, 9.0, (draws, 3)), noisy_max.gaussian_log_q(counts, 9.0)),
+            (rng.laplace(0, 6.0, (draws, 3)), noisy_max.laplace_log_q(counts, 6.0)),
         ):
             missed = (np.argmax(counts + noise, axis=1) != 0).mean()
             spread = 5 * np.sqrt(missed * (1 - missed) / draws)

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import ndtr
 
 from pate_jax.accounting import composition, exact
-from pate_jax.accounting.exact import pld, profile
+from pate_jax.accounting.exact import pld
 from pate_jax.accounting.exact.groups import merge
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import (
@@ -84,8 +84,8 @@ def test_profile_is_the_largest_curve(mechanism):
     """On the grid both directions equal the maximum over all neighbours' curves."""
     votes, step = [7, 4, 1], 0.01
     groups = merge([votes]).buckets[0]
-    found = profile.outcomes(mechanism.noise, mechanism.test, groups)
-    values = profile.time_values(found, 1, step, 100)
+    found = pld.outcomes(mechanism.noise, mechanism.test, groups)
+    values = pld.time_values(found, 1, step, 100)
     grid = step * np.arange(-100, 101)
     own = release_law(mechanism, votes)
     others = [release_law(mechanism, moved) for moved in neighbours(votes)]
@@ -100,7 +100,7 @@ def test_connected_dots_reproduce_the_profile():
     p, q = np.array([0.5, 0.3, 0.2]), np.array([0.4, 0.33, 0.27])
     step, grid = 0.05, 0.05 * np.arange(-12, 13)
     values = curve(p, q, grid) - np.maximum(-np.expm1(grid), 0)
-    probs, infinity = profile.dots(np.maximum(values, 0), 12, step)
+    probs, infinity = pld.dots(np.maximum(values, 0), 12, step)
     assert abs(probs.sum() + infinity - 1) < 1e-12
     for at in np.linspace(-0.5, 0.55, 43):
         discrete = (probs * np.maximum(-np.expm1(at - grid), 0)).sum() + infinity

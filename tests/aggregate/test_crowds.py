@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pate_jax.aggregate import crowds, noise
+from pate_jax.aggregate import noise
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
 
 
 def drawn(release, table=None):
     table = np.zeros(release.shape, np.int64) if table is None else table
-    return crowds.noisy_table(release, table, key=noise.seeded_key(5)).values
+    return noise.noisy_table(release, table, key=noise.seeded_key(5)).values
 
 
 @pytest.mark.parametrize(
@@ -50,4 +50,4 @@ def test_what_is_no_table_of_the_release_is_refused():
         with pytest.raises(PateError, match="for a release of whole numbers"):
             drawn(release, wrong)
     with pytest.raises(PateError, match="not a typed JAX key"):
-        crowds.noisy_table(release, np.zeros((3, 4), np.int64), key=7)
+        noise.noisy_table(release, np.zeros((3, 4), np.int64), key=7)

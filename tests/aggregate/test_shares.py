@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from pate_jax.aggregate import noise, seeded_key
-from pate_jax.mechanisms.noise_shares import NoiseShares
+from pate_jax.mechanisms.shared_votes import NoiseShares
 
 DRAWS = 30_000
 

@@ -12,7 +12,7 @@ from pate_jax import models
 from pate_jax.audit.attacks import membership, shadows
 from pate_jax.audit.attacks.roc import Promise
 from pate_jax.audit.attacks.shadows import Seen
-from pate_jax.baselines.dpsgd import calibration, clipping, noise, training
+from pate_jax.baselines.dpsgd import calibration, gradients, training
 
 PEOPLE, REFERENCE, FEATURES, CLASSES = 100, 40, 60, 3
 EPSILON, DELTA, RATE, STEPS, CLIP = 1.0, 1e-5, 0.5, 15, 1.0
@@ -36,7 +36,7 @@ class Training:
         places = random.normal(size=(len(self.labels), FEATURES)) + np.eye(CLASSES, FEATURES)[self.labels]
         self.places = (places / 8).astype(np.float32)
         self.start, self.unflatten = ravel_pytree(head(None))
-        self.sums = clipping.sums(NET, lambda found: found, CLIP, len(self.start))
+        self.sums = gradients.sums(NET, lambda found: found, CLIP, len(self.start))
         self.multiplier = calibration._least(EPSILON, DELTA, RATE, STEPS, calibration.ADD_OR_REMOVE)
 
     def __call__(self, member, *, key):
@@ -57,7 +57,7 @@ class Training:
 
 def without(total, clip, multiplier, key):
     """The exact sum."""
-    return total * (clip / clipping.FINEST)
+    return total * (clip / gradients.FINEST)
 
 
 @cache
@@ -70,6 +70,6 @@ def found(noisy):
 @pytest.mark.long
 @pytest.mark.parametrize("attack", ["loss", "lira", "lira, offline", "rmia"])
 def test_dpsgd_keeps_its_promise_and_without_noise_every_attack_shows_that_it_does_not(attack):
-    honest, broken = found(noise.noisy)[attack], found(without)[attack]
+    honest, broken = found(gradients.noisy)[attack], found(without)[attack]
     assert honest.holds, honest.sentence()
     assert not broken.holds and broken.auc > honest.auc + 0.1

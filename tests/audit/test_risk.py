@@ -14,7 +14,8 @@ from pate_jax import accounting, ensemble
 from pate_jax.accounting.exact import pair
 from pate_jax.audit.attacks import removals, risk
 from pate_jax.audit.attacks.removals import Removals
-from pate_jax.crowd import agreement, tables
+from pate_jax.crowd import tables
+from pate_jax.crowd.voters import agreeing
 from pate_jax.data import partition
 from pate_jax.errors import PateError
 from pate_jax.runs import inputs, ledger
@@ -126,7 +127,7 @@ def recounted(run):
         for line in shown.scores:
             judges, kept = crowd.judges, names[held] != name
             rule = lambda seen: spaces.labels(crowd.scored, seen)  # noqa: E731
-            off = agreement.agreeing(judges, rule) - agreement.agreeing(judges.take(kept), rule)
+            off = agreeing(judges, rule) - agreeing(judges.take(kept), rule)
             total += off**2 / line.event.sigma**2
         yield name, math.sqrt(total)
 

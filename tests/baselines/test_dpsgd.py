@@ -18,7 +18,7 @@ from scipy import stats
 from pate_jax import models
 from pate_jax.aggregate.noise import fresh_key, seeded_key
 from pate_jax.baselines import dpsgd
-from pate_jax.baselines.dpsgd import calibration, clipping, noise, sampling, training
+from pate_jax.baselines.dpsgd import calibration, gradients, training
 from pate_jax.errors import PateError
 
 RECORDS, FEATURES, CLASSES = 23, 5, 3
@@ -48,7 +48,7 @@ def records():
 @cache
 def compiled():
     flat, unflatten = ravel_pytree(NET.init(jax.random.key(1)))
-    return clipping.sums(NET, lambda found: found, CLIP, len(flat)), unflatten(flat), len(flat)
+    return gradients.sums(NET, lambda found: found, CLIP, len(flat)), unflatten(flat), len(flat)
 
 
 def summed(rows, size=4):
@@ -127,17 +127,17 @@ def test_every_record_takes_part_with_its_own_chance_and_none_is_left_out():
     rate, steps = calibration.rate_of(11, RECORDS), 400
     taken = np.zeros((steps, RECORDS), int)
     for step in range(steps):
-        taken[step, sampling.draw(seeded_key(step), RECORDS, rate)] = 1
+        taken[step, calibration.draw(seeded_key(step), RECORDS, rate)] = 1
     spread = math.sqrt(rate * (1 - rate) / taken.size)
     assert abs(taken.mean() - 11 / RECORDS) < 4 * spread  # and so not 2/3 or 3/2 of it
     together = np.corrcoef(taken.T)[np.triu_indices(RECORDS, 1)]
     assert abs(together).max() < 5 / math.sqrt(steps)
     assert taken.sum(1).max() > 13 and taken.sum(1).std() > 1.5  # no size is fixed
-    parts = list(sampling.microbatches(np.arange(RECORDS), 4))
+    parts = list(calibration.microbatches(np.arange(RECORDS), 4))
     shown = np.concatenate([part.rows[~part.is_padding] for part in parts])
     assert shown.tolist() == list(range(RECORDS)) and {len(part.rows) for part in parts} == {4}
     with pytest.raises(PateError, match="rate"):
-        sampling.draw(seeded_key(0), 3, 0.1)
+        calibration.draw(seeded_key(0), 3, 0.1)
 
 
 def test_a_sum_is_that_of_gradients_clipped_one_by_one():
@@ -152,7 +152,7 @@ def test_a_sum_is_that_of_gradients_clipped_one_by_one():
         lengths.append(np.linalg.norm(gradient))
         wanted += gradient * min(1, CLIP / lengths[-1])
     assert max(lengths) > 3 * CLIP
-    found = summed(range(RECORDS)) * CLIP / clipping.FINEST
+    found = summed(range(RECORDS)) * CLIP / gradients.FINEST
     assert abs(found - wanted).max() < 3e-6 * RECORDS
 
 
@@ -165,7 +165,7 @@ def test_one_record_moves_the_sum_by_the_stated_length_at_most_in_any_microbatch
         moved = everybody - summed([other for other in range(RECORDS) if other != row])
         assert np.array_equal(moved, summed([row]))
         longest = max(longest, math.sqrt((moved.astype(object) ** 2).sum()))
-    assert 0.999 * clipping.FINEST < longest <= clipping.FINEST
+    assert 0.999 * gradients.FINEST < longest <= gradients.FINEST
     assert not summed([]).any()
 
 
@@ -174,7 +174,7 @@ def test_a_gradient_does_not_depend_on_its_slot_or_on_who_is_beside_it():
     size, random = dpsgd.Settings().microbatch, np.random.default_rng(6)
     net = models.build("papernot2021", input_shape=(28, 28, 1), classes=CLASSES, activation="tanh")
     flat, unflatten = ravel_pytree(net.init(jax.random.key(2)))
-    sums, params = clipping.sums(net, lambda found: found, CLIP, len(flat)), unflatten(flat)
+    sums, params = gradients.sums(net, lambda found: found, CLIP, len(flat)), unflatten(flat)
     inputs = random.random((size, 28, 28, 1)).astype(np.float32)
     labels = random.integers(0, CLASSES, size).astype(np.int32)
 
@@ -188,17 +188,17 @@ def test_a_gradient_does_not_depend_on_its_slot_or_on_who_is_beside_it():
 
 
 def test_noise_has_the_scale_of_the_plan_times_the_clip_and_lies_on_one_grid():
-    drawn = noise.noisy(np.zeros(20_000, np.int64), CLIP, 1.7, seeded_key(5))
+    drawn = gradients.noisy(np.zeros(20_000, np.int64), CLIP, 1.7, seeded_key(5))
     assert abs(drawn.std() / (1.7 * CLIP) - 1) < 4 / math.sqrt(2 * 20_000)
-    shifted = noise.noisy(np.full(20_000, 7 * clipping.FINEST), CLIP, 1.7, seeded_key(5))
+    shifted = gradients.noisy(np.full(20_000, 7 * gradients.FINEST), CLIP, 1.7, seeded_key(5))
     grid = np.abs(drawn[drawn != 0]).min()
     assert set(np.unique(np.mod(np.concatenate([drawn, shifted]) / grid, 1.0))) <= {0.0}
     assert abs(shifted - drawn - 7 * CLIP).max() <= grid
     with pytest.raises(PateError, match="too much noise"):
-        noise.check_reserve(calibration.Plan(0.1, 10**6, 1.0, 8.0, 12.0, 1e-9), 10**6)
-    noise.check_reserve(calibration.Plan(0.1, 2400, 1.0, 5.0, 5.0, 1e-6), 26_010)
+        gradients.check_reserve(calibration.Plan(0.1, 10**6, 1.0, 8.0, 12.0, 1e-9), 10**6)
+    gradients.check_reserve(calibration.Plan(0.1, 2400, 1.0, 5.0, 5.0, 1e-6), 26_010)
     with pytest.raises(PateError, match=r"epsilon=8\.5"):  # the larger figure is stated too
-        noise.check_reserve(calibration.Plan(0.1, 2400, 1.0, 5.0, 8.5, 1e-6), 26_010)
+        gradients.check_reserve(calibration.Plan(0.1, 2400, 1.0, 5.0, 8.5, 1e-6), 26_010)
 
 
 def test_lengths_that_float32_cannot_tell_are_refused():
@@ -206,19 +206,19 @@ def test_lengths_that_float32_cannot_tell_are_refused():
         with pytest.raises(PateError, match="clip="):
             dpsgd.Settings(clip=clip)
     with pytest.raises(PateError, match="too large for DP-SGD"):
-        clipping.shrunk(1.0, 1 << 24)
+        gradients.shrunk(1.0, 1 << 24)
 
 
 def test_a_training_is_the_sums_and_fresh_noise_of_every_step(monkeypatch):
     """Every step adds noise of the plan's scale, and never the same; the key alone decides what comes out."""
-    seen, real = [], noise.noisy
+    seen, real = [], gradients.noisy
 
     def watched(total, clip, multiplier, key):
         found = real(total, clip, multiplier, key)
-        seen.append((found - total * clip / clipping.FINEST, clip, multiplier))
+        seen.append((found - total * clip / gradients.FINEST, clip, multiplier))
         return found
 
-    monkeypatch.setattr(noise, "noisy", watched)
+    monkeypatch.setattr(gradients, "noisy", watched)
     first = dpsgd.fit(*records(), CLASSES, SMALL, key=seeded_key(7), model=NET)
     drawn = np.array([one for one, _, _ in seen])
     assert drawn.shape == (3, FEATURES * CLASSES + CLASSES)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pate_jax import crowd
-from pate_jax.crowd import queries
+from pate_jax.crowd import neighbours
 from pate_jax.data import Part
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
@@ -17,7 +17,7 @@ RANDOM = np.random.default_rng(8)
 PUBLIC = RANDOM.normal(size=(60, 4)) * [4, 3, 2, 1]
 SPACE = spaces.learn("identity", PUBLIC)
 POOL = SPACE.coordinates(PUBLIC)
-NEAR = queries.choose(crowd.scaling(SPACE, POOL, length=2000, power=0.3), POOL, 9)
+NEAR = neighbours.choose(crowd.scaling(SPACE, POOL, length=2000, power=0.3), POOL, 9)
 SCALING = crowd.scaling(SPACE, POOL, length=90, power=0.5, constant=0.25)
 COUNTS, SUMS = NeighbourCounts(9, 3, votes=2, sigma=5.0), ClassSums(3, 5, length=90, sigma=90.0)
 RECORDS, PROCESSES = 101, 3

@@ -5,8 +5,8 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
-from pate_jax.crowd import assignment, classifier, plan, rehearsal
-from pate_jax.crowd.assignment import Clusters
+from pate_jax.crowd import classifier, plan, rehearsal
+from pate_jax.crowd.classifier import Clusters
 from pate_jax.crowd.vectors import Scaling, vectors
 from pate_jax.data.dataset import AS_STORED
 from pate_jax.mechanisms.crowds import ClassSums
@@ -19,7 +19,7 @@ CLASSES, DIRECTIONS, LENGTH, VOTERS = 30, 12, 200, 9000
 def test_shares_fill_rows_and_columns_as_the_only_such_matrix_does():
     random = np.random.default_rng(0)
     scores, wanted = random.normal(size=(6, 9)) * 3, random.dirichlet(np.ones(9)) * 6
-    found = assignment.balanced(scores, wanted)
+    found = classifier.balanced(scores, wanted)
     np.testing.assert_allclose(found.sum(1), 1, atol=1e-12)
     np.testing.assert_allclose(found.sum(0), wanted, atol=1e-4)
     ratio = np.log(found) - scores  # a row's number plus a column's
@@ -40,7 +40,7 @@ def test_the_likelihood_is_that_of_a_mixture_of_normal_sums():
         )
         for one in given
     )
-    _, likely, _ = assignment.assigned(given, noise, found, voters)
+    _, likely, _ = classifier.assigned(given, noise, found, voters)
     assert likely == pytest.approx(direct + 4 * 3 / 2 * np.log(2 * np.pi))  # which is left out of both
 
 
@@ -106,5 +106,5 @@ def test_a_rehearsal_expects_what_clusters_bring(monkeypatch):
     places = space.coordinates(pool.astype(np.float32))
     made = plan("sums", space, places, voters=VOTERS, classes=classes, mu=0.05)
     now = rehearsal.rehearse(made, places, [kinds], VOTERS).accuracy
-    monkeypatch.setattr(assignment, "LEAST", classes + 1)
+    monkeypatch.setattr(classifier, "LEAST", classes + 1)
     assert rehearsal.rehearse(made, places, [kinds], VOTERS).accuracy < now - 0.06

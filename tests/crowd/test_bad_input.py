@@ -12,7 +12,7 @@ import pytest
 
 from pate_jax import crowd
 from pate_jax.audit import verify
-from pate_jax.crowd import queries
+from pate_jax.crowd import neighbours
 from pate_jax.crowd.plan import many_classes
 from pate_jax.data import Part
 from pate_jax.errors import PateError
@@ -140,7 +140,7 @@ def test_more_noise_than_tables_hold_is_refused():
 
 SPACE = spaces.learn("identity", PUBLIC.inputs)
 POOL = SPACE.coordinates(PUBLIC.inputs)
-NEAR = queries.choose(crowd.scaling(SPACE, POOL, length=2000, power=0.3), POOL, 9)
+NEAR = neighbours.choose(crowd.scaling(SPACE, POOL, length=2000, power=0.3), POOL, 9)
 SCALING = crowd.scaling(SPACE, POOL, length=90, power=0.5, constant=0.25)
 COUNTS, SUMS = NeighbourCounts(9, 3, votes=2, sigma=5.0), ClassSums(3, 5, length=90, sigma=90.0)
 
@@ -167,7 +167,7 @@ def test_the_library_refuses_vectors_that_are_not_finite_by_their_row(wrong):
 
 def test_the_library_asks_no_more_queries_than_there_are_public_inputs():
     with pytest.raises(PateError, match="queries=31 must be from 1 to the 30 public inputs"):
-        queries.choose(NEAR.scaling, POOL, 31)
+        neighbours.choose(NEAR.scaling, POOL, 31)
 
 
 @pytest.mark.parametrize("place", [0.0, 1e30, "middle"])

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pate_jax import crowd
-from pate_jax.aggregate import crowds, noise
-from pate_jax.crowd import classifier, neighbours, queries, shares
+from pate_jax.aggregate import noise
+from pate_jax.crowd import classifier, neighbours, shares
 from pate_jax.crowd.sums import shortened
 from pate_jax.crowd.vectors import Scaling, bounded
 from pate_jax.data import Part
@@ -26,7 +26,7 @@ RECORDS = CENTRES[KIND] + RANDOM.normal(size=(2300, 6))
 LABELS = KIND % 3
 SPACE = spaces.learn("identity", POOL, directions=5)
 PUBLIC = SPACE.coordinates(POOL)
-NEAR = queries.choose(crowd.scaling(SPACE, PUBLIC, length=2000, power=0.3), PUBLIC, 20)
+NEAR = neighbours.choose(crowd.scaling(SPACE, PUBLIC, length=2000, power=0.3), PUBLIC, 20)
 COUNTS = {votes: NeighbourCounts(20, 3, votes=votes, sigma=2.0) for votes in (1, 4)}
 SCALING = crowd.scaling(SPACE, PUBLIC, length=150, power=0.5, constant=0.25)
 SUMS = ClassSums(3, 6, length=150, sigma=900.0)
@@ -224,7 +224,7 @@ def test_every_user_of_one_record_votes_as_a_record_does():
 
 
 def test_queries_are_different_public_inputs_with_balanced_voters():
-    plain = queries.choose(NEAR.scaling, PUBLIC, 20, balanced=False)
+    plain = neighbours.choose(NEAR.scaling, PUBLIC, 20, balanced=False)
     spread = {}
     for name, chosen in (("plain", plain), ("balanced", NEAR)):
         assert len(set(chosen.rows.tolist())) == 20
@@ -255,12 +255,12 @@ def test_the_classifier_learns_what_is_there_and_nothing_from_noise(classes):
     table = crowd.sums(SPACE, SCALING, crowd.Voters(RECORDS, labels, None), release)
     public = crowd.vectors(SCALING, PUBLIC)
     seen = crowd.vectors(SCALING, SPACE.coordinates(RECORDS))
-    noisy = crowds.noisy_table(release, table, key=noise.seeded_key(3)).values
+    noisy = noise.noisy_table(release, table, key=noise.seeded_key(3)).values
     clear = classifier.fit(noisy, release, public, 2300).probabilities(seen)
     exact = classifier.fit(table, ClassSums(classes, 6, 150, sigma=1.0), public, 2300).probabilities(seen)
     assert np.allclose(clear.sum(1), 1, atol=1e-5)
     assert (clear.argmax(1) == truth).mean() > (exact.argmax(1) == truth).mean() - 0.1 > 1 / classes
-    alone = crowds.noisy_table(release, np.zeros_like(table), key=noise.seeded_key(4)).values
+    alone = noise.noisy_table(release, np.zeros_like(table), key=noise.seeded_key(4)).values
     nothing = classifier.fit(alone, release, public, 2300).probabilities(seen)
     assert np.abs(nothing - 1 / classes).mean() < 0.5 * np.abs(clear - 1 / classes).mean()
 
@@ -274,8 +274,8 @@ def test_blocks_of_a_memory_map_give_the_same_tables(tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (lambda: queries.choose(NEAR.scaling, PUBLIC, 241), "queries=241 must be from 1 to the 240"),
-        (lambda: queries.choose(NEAR.scaling._replace(length=4001), PUBLIC, 3), "length=4001"),
+        (lambda: neighbours.choose(NEAR.scaling, PUBLIC, 241), "queries=241 must be from 1 to the 240"),
+        (lambda: neighbours.choose(NEAR.scaling._replace(length=4001), PUBLIC, 3), "length=4001"),
         (lambda: people(labels=LABELS + 1), r"label 3 at row \d+ is outside 0..2"),
         (lambda: people(labels=LABELS - 1), "label -1 at row"),
         (lambda: crowd.voters(Part(RECORDS, None, np.zeros(0)), 3), "private has no labels"),

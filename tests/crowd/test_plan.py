@@ -5,7 +5,7 @@ import pytest
 
 from pate_jax import crowd, data
 from pate_jax.accounting.exact import counts as cost
-from pate_jax.aggregate import crowds, noise
+from pate_jax.aggregate import noise
 from pate_jax.crowd import directions, evidence, shares
 from pate_jax.crowd.plan import doubts
 from pate_jax.data import Part
@@ -45,7 +45,7 @@ def test_shares_of_a_plan_are_right_and_their_noise_is_the_one_measured(classes)
     table = crowd.sums(plan.space, plan.scaling, people, plan.release)
     drawn = [
         shares.of_sums(
-            crowds.noisy_table(plan.release, table, key=noise.seeded_key(seed)).values, plan, PUBLIC, 2300
+            noise.noisy_table(plan.release, table, key=noise.seeded_key(seed)).values, plan, PUBLIC, 2300
         )
         for seed in range(60)
     ]
@@ -63,7 +63,7 @@ def test_shares_of_counts_are_those_of_the_votes_and_their_noise_is_the_one_meas
     table = crowd.counts(plan.space, plan.queries, people, plan.release)
     drawn = [
         shares.of_counts(
-            crowds.noisy_table(plan.release, table, key=noise.seeded_key(seed)).values, plan.release
+            noise.noisy_table(plan.release, table, key=noise.seeded_key(seed)).values, plan.release
         )
         for seed in range(60)
     ]
@@ -111,7 +111,7 @@ def test_a_class_that_no_record_has_is_hardly_ever_named():
     people = crowd.voters(Part(RECORDS, (KIND % 3).astype(np.int32), NAMES), 4)
     plan = planned("sums", classes=4)
     table = crowd.sums(plan.space, plan.scaling, people, plan.release)
-    noisy = crowds.noisy_table(plan.release, table, key=noise.seeded_key(1)).values
+    noisy = noise.noisy_table(plan.release, table, key=noise.seeded_key(1)).values
     found = shares.of_sums(noisy, plan, PUBLIC, 2300).probabilities
     assert (found.argmax(1) == 3).mean() < 0.03 and found[:, 3].mean() < 0.12
 
@@ -122,7 +122,7 @@ def test_without_a_signal_the_most_frequent_class_is_named():
     people = crowd.voters(Part(RECORDS, labels, NAMES), 2)
     plan = planned("sums", classes=2, mu=cost.mu_for(0.1, 1e-5))
     table = crowd.sums(plan.space, plan.scaling, people, plan.release)
-    noisy = crowds.noisy_table(plan.release, table, key=noise.seeded_key(1)).values
+    noisy = noise.noisy_table(plan.release, table, key=noise.seeded_key(1)).values
     assert (shares.of_sums(noisy, plan, PUBLIC, 2300).probabilities.argmax(1) == 1).mean() > 0.95
 
 

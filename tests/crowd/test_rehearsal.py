@@ -11,7 +11,7 @@ from PIL import Image
 from pate_jax import crowd, data
 from pate_jax.accounting.exact import counts
 from pate_jax.aggregate import seeded_key
-from pate_jax.aggregate.crowds import noisy_table
+from pate_jax.aggregate.noise import noisy_table
 from pate_jax.crowd import rehearsal, shares, step_choice
 from pate_jax.crowd.roles import assigned
 from pate_jax.data import Part

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pate_jax import crowd
 from pate_jax.accounting.exact import counts
-from pate_jax.aggregate import crowds, noise
+from pate_jax.aggregate import noise
 from pate_jax.crowd import rehearsal, shares
 from pate_jax.crowd.plan import weight_of_users
 from pate_jax.crowd.roles import assigned
@@ -96,7 +96,7 @@ def test_users_of_many_records_bring_what_is_expected_of_them():
     table = crowd.table(made, crowd.voters(part, CLASSES, by="user"))
     right = []
     for seed in range(6):
-        noisy = crowds.noisy_table(made.release, table, key=noise.seeded_key(seed)).values
+        noisy = noise.noisy_table(made.release, table, key=noise.seeded_key(seed)).values
         weight = shares.weight(noisy, made.scaling.constant, voters)
         vectors = crowd.vectors(made.scaling, public[:, : len(made.space.variances)])
         model = shares.classifier_of(noisy, made, public, weight)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pate_jax import crowd
-from pate_jax.crowd import classifier, rehearsal, slope, step_choice, steps
+from pate_jax.crowd import classifier, rehearsal, step_choice, steps
 from pate_jax.mechanisms.crowds import ClassSums
 from pate_jax.models import spaces
 
@@ -29,7 +29,7 @@ def test_no_record_is_longer_than_the_bound(seed, classes, entries, length, long
     release = ClassSums(classes, entries, length, 1e4)
     vectors, labels, weights = drawn(seed, 40, classes, entries, longest)
     for one in range(40):
-        own = slope.gradients(vectors[one : one + 1], labels[one : one + 1], None, weights, release)
+        own = steps.gradients(vectors[one : one + 1], labels[one : one + 1], None, weights, release)
         assert int((own.astype(object) ** 2).sum()) <= length**2
 
 
@@ -40,10 +40,10 @@ def test_no_user_is_longer_than_the_bound_and_records_of_others_change_nothing(
     release = ClassSums(classes, entries, length, 1e4)
     vectors, labels, weights = drawn(seed, 30, classes, entries, 5000)
     users = np.sort(np.random.default_rng(seed).integers(0, 6, 30))
-    whole = slope.gradients(vectors, labels, users, weights, release)
+    whole = steps.gradients(vectors, labels, users, weights, release)
     for user in np.unique(users):
         rest = users != user
-        left = slope.gradients(vectors[rest], labels[rest], users[rest], weights, release)
+        left = steps.gradients(vectors[rest], labels[rest], users[rest], weights, release)
         assert int(((whole - left).astype(object) ** 2).sum()) <= length**2
 
 
@@ -56,14 +56,14 @@ def test_a_changed_voter_moves_the_sum_by_twice_the_bound_at_most(seed, classes,
     users = np.arange(30) // 4 if by_user else None
     rows = slice(4, 8) if by_user else slice(3, 4)
     changed[rows], changed_labels[rows] = other[rows], others[rows]
-    before = slope.gradients(vectors, labels, users, weights, release)
-    after = slope.gradients(changed, changed_labels, users, weights, release)
+    before = steps.gradients(vectors, labels, users, weights, release)
+    after = steps.gradients(changed, changed_labels, users, weights, release)
     assert int(((before - after) ** 2).sum()) <= release.squared_shift("changed")
 
 
 def test_the_bound_is_nearly_reached():
     release = ClassSums(3, 2, 8000, 1e4)
-    own = slope.gradients(np.array([[400, 0]]), np.array([0]), None, np.zeros((2, 3), np.int64), release)
+    own = steps.gradients(np.array([[400, 0]]), np.array([0]), None, np.zeros((2, 3), np.int64), release)
     assert 0.9 * 8000 < np.linalg.norm(own) <= 8000
 
 
@@ -71,13 +71,13 @@ def test_the_bound_is_nearly_reached():
 def test_any_order_and_any_blocks_give_the_same_sum(seed, classes):
     release = ClassSums(classes, 7, 500, 1e4)
     vectors, labels, weights = drawn(seed, 50, classes, 7, 3000)
-    whole = slope.gradients(vectors, labels, None, weights, release)
+    whole = steps.gradients(vectors, labels, None, weights, release)
     order = np.random.default_rng(seed).permutation(50)
     np.testing.assert_array_equal(
-        whole, slope.gradients(vectors[order], labels[order], None, weights, release)
+        whole, steps.gradients(vectors[order], labels[order], None, weights, release)
     )
     parts = [
-        slope.gradients(vectors[rows], labels[rows], None, weights, release)
+        steps.gradients(vectors[rows], labels[rows], None, weights, release)
         for rows in (slice(0, 13), slice(13, None))
     ]
     np.testing.assert_array_equal(whole, sum(parts))
@@ -93,9 +93,9 @@ def test_whole_gradients_are_those_of_softmax_regression():
     exact = np.exp(scores - scores.max(1, keepdims=True))
     exact /= exact.sum(1, keepdims=True)
     exact[np.arange(4000), labels] -= 1
-    whole = np.rint(weights * 2**slope.FINE).astype(np.int64)
-    found = slope.gradients(vectors, labels, None, whole, ClassSums(4, 5, 100_000, 1e4))
-    wanted = exact.T @ vectors * slope.ONE
+    whole = np.rint(weights * 2**steps.FINE).astype(np.int64)
+    found = steps.gradients(vectors, labels, None, whole, ClassSums(4, 5, 100_000, 1e4))
+    wanted = exact.T @ vectors * steps.ONE
     assert np.abs(found - wanted).max() < 0.02 * np.abs(wanted).max()
 
 
@@ -120,7 +120,7 @@ def test_steps_without_noise_come_near_to_what_softmax_regression_reaches():
     for _ in range(20):
         told = steps.probabilities(weights, rows)
         losses.append(-np.log(told[np.arange(900), labels]).mean())
-        exact = slope.gradients(rows, labels, None, weights, made.release)
+        exact = steps.gradients(rows, labels, None, weights, made.release)
         weights = steps.moved(weights, exact, made.rate)
     assert losses[-1] < losses[1] and (told.argmax(1) == labels).mean() > 0.97 * 0.8
 

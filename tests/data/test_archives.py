@@ -21,7 +21,7 @@ from scipy.io import savemat
 
 from pate_jax import data
 from pate_jax.data import relation
-from pate_jax.data.archives import adult, formats, sources
+from pate_jax.data.archives import sources
 from pate_jax.data.archives import tfds as others
 from pate_jax.data.archives.sources import Archive
 from pate_jax.errors import PateError
@@ -136,28 +136,28 @@ def lay(folder: Path, files: dict[str, bytes]) -> Path:
 
 def test_idx_round_trip():
     images, labels = pictures(7, 5, 4), np.arange(7, dtype=np.uint8)
-    records = formats.idx_images(idx(images), idx(labels), "x")
+    records = sources.idx_images(idx(images), idx(labels), "x")
     assert np.array_equal(records.inputs[..., 0], images)
     assert records.labels.tolist() == records.numbers.tolist() == list(range(7))
 
 
 def test_cifar_planes_become_channels():
     content = cifar_file(10, 3)["cifar-10-binary.tar.gz"]
-    records = formats.cifar(content, ("test_batch.bin",), "cifar10")
+    records = sources.cifar(content, ("test_batch.bin",), "cifar10")
     assert records.inputs.shape == (3, 32, 32, 3)
     assert records.inputs[2, 0, 0, 0] == 2  # the first byte is red, at the top left
     assert records.inputs[2, 0, 1, 0] == 0
 
 
 def test_svhn_ten_is_zero():
-    records = formats.svhn(svhn_files(12, 1)["train_32x32.mat"], "svhn")
+    records = sources.svhn(svhn_files(12, 1)["train_32x32.mat"], "svhn")
     assert records.labels.tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1]
     assert records.inputs.shape == (12, 32, 32, 3)
     assert records.inputs[5, 0, 0, 0] == 5
 
 
 def test_adult_rows():
-    train, held_out = (adult.parse(content, name) for name, content in adult_files().items())
+    train, held_out = (sources.parse(content, name) for name, content in adult_files().items())
     assert train.numbers.tolist() == [
         0,
         1,
@@ -171,52 +171,52 @@ def test_adult_rows():
     assert train.labels.tolist() == [0, 1, 1, 0, 1, 0, 1, 1]
     assert held_out.numbers.tolist() == [1, 2, 3, 4, 6, 7, 8, 9]
     assert held_out.labels.tolist() == train.labels.tolist()
-    assert train.inputs.shape == (8, adult.FEATURES) == (8, 109)
+    assert train.inputs.shape == (8, sources.FEATURES) == (8, 109)
     measures = [39, 39, 13, np.log1p(2174), 0, 0, 40]
     assert train.inputs[0, :7].tolist() == pytest.approx(measures)
     assert train.inputs[0, 7:10].tolist() == [0, 0, 0]  # single, of neither group of occupations
-    assert (train.inputs[:, 10:].sum(1) == len(adult.CATEGORIES)).all()
-    assert len(adult.OFFSET) == len(adult.SCALE) == adult.FEATURES
+    assert (train.inputs[:, 10:].sum(1) == len(sources.CATEGORIES)).all()
+    assert len(sources.OFFSET) == len(sources.SCALE) == sources.FEATURES
 
 
 GZIP = idx(pictures(3, 5, 4))
 DAMAGED = {
-    "gzip cut short": (lambda: formats.idx(GZIP[:-9], "mnist images"), "not a whole gzip file"),
-    "no gzip": (lambda: formats.idx(b"<html>", "mnist images"), "not a whole gzip file"),
-    "no IDX": (lambda: formats.idx(gzip.compress(b"abcdef"), "mnist images"), "not an IDX file"),
+    "gzip cut short": (lambda: sources.idx(GZIP[:-9], "mnist images"), "not a whole gzip file"),
+    "no gzip": (lambda: sources.idx(b"<html>", "mnist images"), "not a whole gzip file"),
+    "no IDX": (lambda: sources.idx(gzip.compress(b"abcdef"), "mnist images"), "not an IDX file"),
     "IDX too short": (
-        lambda: formats.idx(gzip.compress(gzip.decompress(GZIP)[:-1]), "x"),
+        lambda: sources.idx(gzip.compress(gzip.decompress(GZIP)[:-1]), "x"),
         "says that it has shape (3, 5, 4)",
     ),
     "IDX of another count": (
-        lambda: formats.idx_images(GZIP, idx(np.zeros(4, np.uint8)), "x"),
+        lambda: sources.idx_images(GZIP, idx(np.zeros(4, np.uint8)), "x"),
         "do not belong",
     ),
     "no tar": (
-        lambda: formats.cifar(b"abc", ("test_batch.bin",), "cifar10"),
+        lambda: sources.cifar(b"abc", ("test_batch.bin",), "cifar10"),
         "not CIFAR-10's binary archive",
     ),
     "tar lacks a member": (
-        lambda: formats.cifar(cifar_file(5, 1)["cifar-10-binary.tar.gz"], ("x.bin",), "cifar10"),
+        lambda: sources.cifar(cifar_file(5, 1)["cifar-10-binary.tar.gz"], ("x.bin",), "cifar10"),
         "not CIFAR-10's",
     ),
-    "no MATLAB file": (lambda: formats.svhn(b"abc" * 100, "svhn"), "not SVHN's MATLAB file"),
-    "adult of other columns": (lambda: adult.parse(b"1, 2, 3\n", "adult.data"), "line 1 has 3 columns"),
+    "no MATLAB file": (lambda: sources.svhn(b"abc" * 100, "svhn"), "not SVHN's MATLAB file"),
+    "adult of other columns": (lambda: sources.parse(b"1, 2, 3\n", "adult.data"), "line 1 has 3 columns"),
     "adult of other values": (
-        lambda: adult.parse(f"{ROW} Atlantis, >50K".encode(), "adult.data"),
+        lambda: sources.parse(f"{ROW} Atlantis, >50K".encode(), "adult.data"),
         "line 1 has native-country='Atlantis'",
     ),
     "adult without a number": (
-        lambda: adult.parse(f"{ROW} Cuba, >50K".replace("39", "old").encode(), "adult.data"),
+        lambda: sources.parse(f"{ROW} Cuba, >50K".replace("39", "old").encode(), "adult.data"),
         "line 1 has age='old', which is not a number",
     ),
     "adult NaN": (
-        lambda: adult.parse(f"{ROW} Cuba, >50K".replace("39", "nan").encode(), "a"),
+        lambda: sources.parse(f"{ROW} Cuba, >50K".replace("39", "nan").encode(), "a"),
         "out of range",
     ),
-    "adult of another label": (lambda: adult.parse(f"{ROW} Cuba, 7".encode(), "a"), "income='7'"),
-    "adult without rows": (lambda: adult.parse(b"\n", "adult.data"), "no complete rows"),
-    "adult in binary": (lambda: adult.parse(b"\xff\xfe", "adult.data"), "not a table in ASCII"),
+    "adult of another label": (lambda: sources.parse(f"{ROW} Cuba, 7".encode(), "a"), "income='7'"),
+    "adult without rows": (lambda: sources.parse(b"\n", "adult.data"), "no complete rows"),
+    "adult in binary": (lambda: sources.parse(b"\xff\xfe", "adult.data"), "not a table in ASCII"),
 }
 
 

@@ -8,7 +8,7 @@ import pytest
 from commands import call
 from PIL import Image
 
-from pate_jax.cli.split import run_line
+from pate_jax.cli.inspect import run_line
 from pate_jax.data import Part, inspection
 from pate_jax.data.tables import Table
 from pate_jax.errors import PateError

@@ -14,7 +14,7 @@ import pate_jax
 from pate_jax import data
 from pate_jax.audit import secrets, shards
 from pate_jax.audit.subject import Subject
-from pate_jax.data import Part, Preprocessing, nearness, overlap, relation
+from pate_jax.data import Part, Preprocessing, overlap, relation
 from pate_jax.data.duplicates import digests
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError, SharedInputs
@@ -270,8 +270,8 @@ def test_altered_pictures_are_near_copies(side):
     coarse = random.integers(0, 200, (80, 6, 6, 1))
     private = coarse.repeat(-(-side // 6), 1).repeat(-(-side // 6), 2)[:, :side, :side].astype(np.uint8)
     scaling = Preprocessing((0.0,), (255.0,))
-    assert nearness.copies(private[:60], private[60:], scaling) == (0, 20)
-    assert nearness.copies(private[:60], private[40:60] + np.uint8(1), scaling) == (20, 20)
+    assert overlap.copies(private[:60], private[60:], scaling) == (0, 20)
+    assert overlap.copies(private[:60], private[40:60] + np.uint8(1), scaling) == (20, 20)
 
 
 def pictures(folder, names):

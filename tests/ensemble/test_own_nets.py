@@ -15,7 +15,7 @@ import tiny_teachers as tiny
 from flax import linen, nnx
 
 from pate_jax import ensemble, models
-from pate_jax.ensemble import feeding, reading, training
+from pate_jax.ensemble import feeding, training
 from pate_jax.ensemble.teacher import Own
 from pate_jax.errors import PateError, PateWarning
 
@@ -324,7 +324,7 @@ def test_a_program_that_meets_others_is_found_by_its_operations():
     seen = jax.ShapeDtypeStruct((4, 5), np.float32)
     tx = optax.stateless(lambda updates, params: jax.tree.map(lambda u: jax.lax.pmean(u, "i"), updates))
     with pytest.raises(PateError, match="tx names an axis"):
-        reading.check(model, Own(tx=tx), seen, seen, public_constants=False)
+        feeding.check(model, Own(tx=tx), seen, seen, public_constants=False)
     mesh = jax.make_mesh((2,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
     spec = jax.sharding.PartitionSpec("i")
     summed = jax.shard_map(
@@ -332,7 +332,7 @@ def test_a_program_that_meets_others_is_found_by_its_operations():
     )
     tx = optax.stateless(lambda updates, params: jax.tree.map(lambda u: u + summed(jnp.ones(2))[0], updates))
     with pytest.raises(PateError, match="tx exchanges numbers between devices"):
-        reading.check(model, Own(tx=tx), seen, seen, public_constants=False)
+        feeding.check(model, Own(tx=tx), seen, seen, public_constants=False)
 
 
 def test_a_net_that_ignores_its_key_is_told():

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from pate_jax.errors import PateError
-from pate_jax.mechanisms.noise_shares import NoiseShares, distance, gap
-from pate_jax.mechanisms.shared_votes import SharedVote
+from pate_jax.mechanisms.shared_votes import NoiseShares, SharedVote, distance, gap
 
 VOTE = {"voters": "teachers", "opened": "answers", "parties": 3, "sigma": 40.0, "classes": 10}
 

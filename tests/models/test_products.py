@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pate_jax.models import table_features
-from pate_jax.models.preprocessing import AsStored
+from pate_jax.models.flax_nets import AsStored
 from pate_jax.models.spaces import fronts
 
 RANDOM = np.random.default_rng(0)

@@ -13,9 +13,9 @@ import tiny_teachers as tiny
 from pate_jax import models
 from pate_jax.data import Preprocessing
 from pate_jax.errors import PateError
-from pate_jax.models import integers, patches, photos, spaces
-from pate_jax.models.preprocessing import AsStored
-from pate_jax.models.spaces import fronts, likeness
+from pate_jax.models import integers, linear, patches, photos, spaces
+from pate_jax.models.flax_nets import AsStored
+from pate_jax.models.spaces import fronts
 from pate_jax.models.spaces.space import BLOCK, arrays_of, over, space_of
 from pate_jax.student.released import predict
 
@@ -75,7 +75,7 @@ def net_space(name="cnn", inputs=IMAGES, **sizes):
         lambda: (photo_space(), PHOTOS),
         lambda: (net_space(maps=(4, 5), hidden=(7,)), IMAGES),
         lambda: (net_space("table", POOL), POOL),
-        lambda: (likeness.lifted(spaces.learn("identity", POOL), POOL, directions=30), POOL),
+        lambda: (linear.lifted(spaces.learn("identity", POOL), POOL, directions=30), POOL),
     ],
     ids=["identity", "columns", "products", "patches", "photos", "cnn", "table", "likeness"],
 )
@@ -309,11 +309,11 @@ def test_bad_input_is_one_sentence(wrong, message):
 
 def test_likeness_falls_with_the_squared_distance_as_a_gaussian_does():
     first = spaces.learn("identity", POOL)
-    front = likeness.front(first, POOL)
+    front = linear.front(first, POOL)
     places = first.coordinates(POOL).astype(np.float64)
     rows = np.random.default_rng(0).permutation(len(POOL))
     gaps = ((places[:, None] - places[rows][None]) ** 2).sum(2)
-    wanted = np.exp(-gaps / (likeness.WIDTH * np.median(gaps[gaps > 0])))
+    wanted = np.exp(-gaps / (linear.WIDTH * np.median(gaps[gaps > 0])))
     ordinary = np.linalg.norm(places, axis=1) < 2 * np.sqrt(first.variances.sum())  # far rows are drawn in
     found = front(POOL)[np.ix_(ordinary, ordinary[rows])]
     np.testing.assert_allclose(found, wanted[np.ix_(ordinary, ordinary[rows])], atol=0.02)
@@ -323,4 +323,4 @@ def test_likeness_falls_with_the_squared_distance_as_a_gaussian_does():
 def test_inputs_that_are_all_alike_have_no_likeness():
     first = spaces.learn("identity", POOL)
     with pytest.raises(PateError, match="all public inputs are the same vector"):
-        likeness.front(first, np.repeat(POOL[:1], 9, 0))
+        linear.front(first, np.repeat(POOL[:1], 9, 0))

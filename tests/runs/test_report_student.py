@@ -11,14 +11,14 @@ from test_report import read
 from pate_jax import aggregate, data
 from pate_jax.accounting import Statement
 from pate_jax.data import Part, readable
-from pate_jax.data.archives import adult
+from pate_jax.data.archives import sources
 from pate_jax.data.columns import Column, encode
 from pate_jax.errors import PateError
 from pate_jax.runs import results, stages
 from pate_jax.runs.crowds import stages as crowd_stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release import check, traces
-from pate_jax.runs.report import run_pages, sections, sheet, words
+from pate_jax.runs.report import html, run_pages, sections, sheet, words
 from pate_jax.system import storage
 
 RUNS = {"teachers": honest_runs.whole, "sums": lambda: honest_runs.crowd("sums")}
@@ -35,9 +35,9 @@ def test_intervals_are_those_of_clopper_and_pearson(right, inputs):
 
 
 def test_printed_intervals_are_never_narrower_than_the_computed_ones():
-    assert words.interval(0.12301, 0.12399) == "12.3% to 12.4%"
-    assert words.interval(0.123, 0.124) == "12.3% to 12.4%"
-    assert words.interval(0.0, 1.0) == "0.0% to 100.0%"
+    assert html.interval(0.12301, 0.12399) == "12.3% to 12.4%"
+    assert html.interval(0.123, 0.124) == "12.3% to 12.4%"
+    assert html.interval(0.0, 1.0) == "0.0% to 100.0%"
 
 
 def test_the_facts_count_by_class_and_by_how_sure_the_student_is():
@@ -116,9 +116,9 @@ def test_rows_are_shown_as_their_owner_wrote_them():
 
 def test_every_feature_of_adult_has_its_column():
     person = "39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White"
-    row = adult.parse(f"{person}, Male, 2174, 0, 40, United-States, <=50K".encode(), "adult.data").inputs[0]
+    row = sources.parse(f"{person}, Male, 2174, 0, 40, United-States, <=50K".encode(), "adult.data").inputs[0]
     shown = dict(readable.decoded(row, readable._ADULT))
-    assert sum(column.width for column in readable._ADULT) == adult.FEATURES
+    assert sum(column.width for column in readable._ADULT) == sources.FEATURES
     assert shown["age"] == "39" and shown["occupation"] == "Adm-clerical" and shown["sex"] == "Male"
 
 

@@ -9,12 +9,12 @@ import pytest
 
 from pate_jax.data.dataset import Preprocessing
 from pate_jax.errors import PateError
-from pate_jax.student import contrast, selection
+from pate_jax.student import selection, spaces
 from pate_jax.student.methods import losses
 
 pytestmark = pytest.mark.long
 SCALE = Preprocessing((0.0,), (255.0,))
-QUICK = dataclasses.replace(contrast._SETTINGS, steps=120)
+QUICK = dataclasses.replace(spaces._SETTINGS, steps=120)
 
 
 def marks(count=400, seed=0):
@@ -46,7 +46,7 @@ def test_the_loss_is_that_of_its_definition():
 @pytest.mark.long
 def test_kinds_that_pixels_mix_up_come_apart():
     images, which = marks()
-    space = contrast.space(images, SCALE, key=jax.random.key(0), config=QUICK)
+    space = spaces.contrast_space(images, SCALE, key=jax.random.key(0), config=QUICK)
     learned = space.coordinates(images).astype(np.float64)
     assert space.description().kind == "contrast"
     middles = np.stack([learned[which == kind].mean(0) for kind in range(3)])
@@ -59,7 +59,7 @@ def test_kinds_that_pixels_mix_up_come_apart():
 
 @pytest.mark.long
 def test_the_list_is_the_same_for_a_key_and_asks_once_each(monkeypatch):
-    monkeypatch.setattr(contrast, "_SETTINGS", dataclasses.replace(contrast._SETTINGS, steps=3))
+    monkeypatch.setattr(spaces, "_SETTINGS", dataclasses.replace(spaces._SETTINGS, steps=3))
     images, _ = marks(60)
     chosen = selection.select("learned", images, 9, key=b"one", preprocessing=SCALE)
     again = selection.select("learned", images, 9, key=b"one", preprocessing=SCALE)

@@ -10,7 +10,7 @@ from pate_jax.aggregate import Answers
 from pate_jax.models import patches
 from pate_jax.student import PublicInputs, Ridge, fit
 from pate_jax.student.lesson import lesson
-from pate_jax.student.methods import propagation, ridge
+from pate_jax.student.methods import ridge
 
 ASKED, POOL = 50, 300
 
@@ -30,7 +30,7 @@ def learned(drawn, labels):
 def test_the_pool_is_learned_where_it_predicts_left_out_answers_better(drawn, monkeypatch):
     public, answers = learned(drawn, drawn.public.labels[:ASKED])
     wide = fit(jax.random.key(0), public, answers, Ridge())
-    monkeypatch.setattr(propagation, "carried", lambda *_: None)
+    monkeypatch.setattr(ridge, "carried", lambda *_: None)
     narrow = fit(jax.random.key(0), public, answers, Ridge())
     right = [(each(drawn.test.inputs).argmax(1) == drawn.test.labels).mean() for each in (wide, narrow)]
     assert len(wide.parameters["examples"]) == POOL and len(narrow.parameters["examples"]) == ASKED
@@ -45,7 +45,7 @@ def test_what_is_carried_to_an_answer_does_not_see_it(drawn):
     images = ridge.scaled(given)
     known, found = patches.learn(images, kinds=10), []
     for changed in (labels, np.r_[(labels[0] + 1) % 10, labels[1:]]):
-        carried = propagation.carried(known, images, given, np.eye(10)[changed])
+        carried = ridge.carried(known, images, given, np.eye(10)[changed])
         found.append((carried.unseen - carried.unseen.mean(0)).argmax(1))
     assert found[0][0] == found[1][0]
-    assert propagation.carried(known, images[: 2 * ASKED - 1], given, np.eye(10)[labels]) is None
+    assert ridge.carried(known, images[: 2 * ASKED - 1], given, np.eye(10)[labels]) is None

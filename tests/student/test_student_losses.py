@@ -10,8 +10,8 @@ import pytest
 from pate_jax import models
 from pate_jax.data import Preprocessing
 from pate_jax.student import FixMatch, Gan, calibration, training
-from pate_jax.student.methods import gan, losses, objectives
-from pate_jax.student.methods.views import Views
+from pate_jax.student.methods import losses, nets
+from pate_jax.student.methods.losses import Views
 from pate_jax.student.training import Batch
 
 pytestmark = pytest.mark.long
@@ -118,7 +118,7 @@ def test_fixmatch_by_hand(linear, distorted):
     weights, inputs = linear
     model = models.Model(lambda key: jnp.float32(weights), lambda w, x: x @ w, {"classes": CLASSES})
     others = np.random.default_rng(3).normal(size=(6, FEATURES))
-    objective = objectives.fixmatch(
+    objective = losses.fixmatch(
         model, stub_views(), FixMatch(confidence=0.7, weight=2.0, distort_answers=distorted)
     )
     parameters, memory = objective.start(jax.random.key(1))
@@ -140,7 +140,7 @@ def test_no_gradient_flows_through_fixmatch_guesses(linear):
     model = models.Model(lambda key: jnp.float32(weights), lambda w, x: x @ w, {"classes": CLASSES})
     views = stub_views()
     blind = views._replace(strong=lambda keys, inputs: jnp.zeros(inputs.shape))  # teaches nothing but bias
-    objective = objectives.fixmatch(model, blind, FixMatch(confidence=0.0, weight=1.0, distort_answers=False))
+    objective = losses.fixmatch(model, blind, FixMatch(confidence=0.0, weight=1.0, distort_answers=False))
     batch = looked(objective, batch_of(inputs, inputs * 3, [0, 1, 2, 1]))
     slope = lambda loss: jax.jit(jax.grad(loss))  # noqa: E731
     with_others = slope(lambda w: objective.loss({"net": w}, jnp.ones(3) / 3, batch, jax.random.key(2))[0])
@@ -175,7 +175,7 @@ def test_student_and_generator_each_follow_their_own_loss():
     batch = batch_of(inputs, others, [0, 1, 2, 1])
     gradients = {}
     for weight in (0.0, 1.0):
-        objective = gan.objective(model, views, Gan(weight=weight, latent=3))
+        objective = nets.objective(model, views, Gan(weight=weight, latent=3))
         parameters, _ = jax.jit(objective.start)(jax.random.key(6))
         seen = looked(objective, batch)
         loss = lambda tree, one=objective, seen=seen: one.loss(tree, (), seen, jax.random.key(7))[0]  # noqa: E731
@@ -203,7 +203,7 @@ def test_features_and_last_layer_make_the_logits(name):
     model = models.build(name, input_shape=shape, classes=CLASSES)
     parameters = jax.jit(model.init)(jax.random.key(0))
     inputs = np.random.default_rng(1).normal(size=(3, *shape)).astype(np.float32)
-    by_features = jax.jit(lambda tree, seen: gan.logits_of(tree, gan.features(model)(tree, seen)))
+    by_features = jax.jit(lambda tree, seen: nets.logits_of(tree, nets.features(model)(tree, seen)))
     np.testing.assert_allclose(
         by_features(parameters, inputs), jax.jit(model.apply)(parameters, inputs), atol=1e-5
     )

@@ -13,7 +13,7 @@ from commands import call
 
 from pate_jax import crowd
 from pate_jax.baselines.dpsgd import calibration
-from pate_jax.crowd import slope, tables
+from pate_jax.crowd import steps, tables
 from pate_jax.crowd.metric import Metric
 from pate_jax.crowd.plan import Plan
 from pate_jax.data.dataset import AS_STORED, Dataset, Part
@@ -84,7 +84,7 @@ def test_sums_are_compared_by_the_steps_that_a_run_takes():
     weights = np.ones((made.steps.release.directions, 2), np.int64)
     step = Plan(made.steps.space, made.steps.scaling, None, made.steps.release, weights=weights)
     private = crowd.vectors(step.scaling, ground.places)
-    mine = slope.gradients(private, ground.labels, None, weights, step.release)
+    mine = steps.gradients(private, ground.labels, None, weights, step.release)
     np.testing.assert_array_equal(mine, tables.table(step, people))
 
 

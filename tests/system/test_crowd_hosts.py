@@ -10,7 +10,7 @@ import quick_compiler
 from test_multihost import free_address
 
 from pate_jax import crowd
-from pate_jax.crowd import queries
+from pate_jax.crowd import neighbours
 from pate_jax.crowd.voters import own_rows
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
@@ -30,7 +30,7 @@ def tables(folder, by, part=None):
     pool = random.normal(size=(90, 5)) * [5, 4, 3, 2, 1]
     space = spaces.learn("identity", pool)
     public = space.coordinates(pool)
-    chosen = queries.choose(crowd.scaling(space, public, length=2000, power=0.3), public, 11)
+    chosen = neighbours.choose(crowd.scaling(space, public, length=2000, power=0.3), public, 11)
     scaling = crowd.scaling(space, public, length=90, power=0.5, constant=0.25)
     inputs = np.load(Path(folder) / "inputs.npy", mmap_mode="r", allow_pickle=False)
     labels, users = np.arange(RECORDS, dtype=np.int32) % 3, np.arange(RECORDS) % 1201

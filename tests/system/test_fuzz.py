@@ -26,7 +26,7 @@ from pyarrow import parquet
 
 from pate_jax import accounting, mechanisms, voting
 from pate_jax.data import own_files, partition
-from pate_jax.data.archives import adult, formats
+from pate_jax.data.archives import sources
 from pate_jax.data.dataset import Part
 from pate_jax.ensemble import checkpoint
 from pate_jax.ensemble.checkpoint import Store
@@ -36,7 +36,7 @@ from pate_jax.mechanisms.local import RandomisedResponse
 from pate_jax.models import trees
 from pate_jax.runs import budget, chain, ledger
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.local import ballot, count, terms
+from pate_jax.runs.local import ballot, terms
 from pate_jax.runs.settings import DataChoice, PartitionChoice, from_settings, to_settings
 from pate_jax.student import serving
 from pate_jax.student.released import predict
@@ -242,7 +242,7 @@ def local_vote(folder):
 
 
 def read_local_vote(folder):
-    count.count(folder / "plan.json", [folder / "a.npz"])
+    ballot.count(folder / "plan.json", [folder / "a.npz"])
 
 
 READERS = {
@@ -542,18 +542,18 @@ def test_bytes_that_are_no_archive_of_a_data_set(content, kind):
     for spoiled in (content, gzip.compress(content), b"\x1f\x8b" + content):
         with pytest.raises(PateError):
             if kind == "idx":
-                formats.idx(b"\0" + spoiled, "images")
+                sources.idx(b"\0" + spoiled, "images")
             elif kind == "cifar":
-                formats.cifar(spoiled, ("data_batch_1.bin",), "cifar10")
+                sources.cifar(spoiled, ("data_batch_1.bin",), "cifar10")
             else:
-                formats.svhn(spoiled, "svhn")
+                sources.svhn(spoiled, "svhn")
 
 
 @FEW
 @given(st.text(max_size=300))
 def test_text_that_is_no_table_of_adult(text):
     with pytest.raises(PateError):
-        adult.parse(text.encode(errors="replace"), "adult.data")
+        sources.parse(text.encode(errors="replace"), "adult.data")
 
 
 def test_the_package_unpickles_nothing():

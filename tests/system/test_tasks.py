@@ -8,11 +8,11 @@ import shutil
 import signal
 import threading
 import time
-import warnings
 from dataclasses import replace
 from functools import partial
 
 import honest_runs
+import items
 import numpy as np
 import pytest
 
@@ -37,41 +37,6 @@ pytest.importorskip("distributed")
 psutil = pytest.importorskip("psutil")  # of distributed
 
 
-def doubled(number):
-    if number == 3:
-        warnings.warn("three is a lot", PateWarning, stacklevel=2)
-    return 2 * number, os.getpid()
-
-
-def refused(number):
-    raise PateError(f"number={number} must be even")
-
-
-def killed_once(path):
-    if not path.exists():
-        path.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return path.name
-
-
-def squared_slowly(number):
-    time.sleep(0.4)
-    return number**2
-
-
-def surroundings(_):
-    return os.getcwd(), os.environ["XLA_FLAGS"], os.environ["OMP_NUM_THREADS"]
-
-
-@tasks.opened_once
-def content(path):
-    return path.read_text()
-
-
-def read(path):
-    return content(path)
-
-
 @pytest.fixture(scope="module")
 def client():
     """Two workers that all tests here share."""
@@ -86,16 +51,16 @@ def workers(client):
 
 def test_every_item_is_done_once_by_other_processes_and_warnings_come_back(workers):
     with pytest.warns(PateWarning, match="three is a lot"):
-        found = dict(workers.each(doubled, range(12)))
+        found = dict(workers.each(items.doubled, range(12)))
     assert {place: double for place, (double, _) in found.items()} == {one: 2 * one for one in range(12)}
     assert {pid for _, pid in found.values()} and os.getpid() not in {pid for _, pid in found.values()}
     with pytest.warns(PateWarning, match="three is a lot"):
-        assert [double for _, (double, _) in tasks.HERE.each(doubled, [3, 5])] == [6, 10]
+        assert [double for _, (double, _) in tasks.HERE.each(items.doubled, [3, 5])] == [6, 10]
 
 
 def test_an_error_of_an_item_is_the_error_of_the_command(workers):
     with pytest.raises(PateError, match="number=7 must be even"):
-        list(workers.each(refused, [7]))
+        list(workers.each(items.refused, [7]))
 
 
 def test_an_error_of_a_worker_elsewhere_names_its_host_and_where_it_opens_files(
@@ -113,13 +78,14 @@ def test_an_error_of_a_worker_elsewhere_names_its_host_and_where_it_opens_files(
 
 def test_an_error_of_an_item_is_in_no_log_of_a_worker():
     """Dask writes what a task raises into a worker's log, and an error may show a private value."""
-    found = tasks._done(tasks.Task(refused, 7, tasks.versions(), "."))
-    assert isinstance(found.error, PateError) and "test_tasks.py" in "".join(found.error.__notes__)
+    found = tasks._done(tasks.Task(items.refused, 7, tasks.versions(), "."))
+    assert isinstance(found.error, PateError) and "items.py" in "".join(found.error.__notes__)
     assert "number=7 must be even" in str(pickle.loads(pickle.dumps(found)).error)
 
 
 def test_the_item_of_a_killed_worker_runs_again(workers, tmp_path):
-    assert dict(workers.each(killed_once, [tmp_path / "a", tmp_path / "b"])) == {0: "a", 1: "b"}
+    assert dict(workers.each(items.killed_once, [tmp_path / "a"])) == {0: "a"}
+    wait_for(worker_processes, 2)
 
 
 def worker_processes():
@@ -134,7 +100,8 @@ def worker_processes():
     return {one.pid for one in psutil.Process().children() if works(one)}
 
 
-def test_workers_that_end_together_and_while_they_start_are_replaced(tmp_path):
+def test_workers_that_end_together_and_while_they_start_are_replaced(monkeypatch):
+    monkeypatch.setattr(clusters, "_LOOK", 0.05)
     before = worker_processes()
     with clusters.local(2) as client:
         dead = []
@@ -142,8 +109,8 @@ def test_workers_that_end_together_and_while_they_start_are_replaced(tmp_path):
             for pid in wait_for(lambda: worker_processes() - before - {*dead}, 2):
                 os.kill(pid, signal.SIGKILL)
                 dead.append(pid)
-        found = dict(tasks.Workers(client).each(killed_once, [tmp_path / "a", tmp_path / "b"]))
-    assert found == {0: "a", 1: "b"} and len(dead) == 6
+        found = dict(tasks.Workers(client).each(items.squared_slowly, [1, 2, 3]))
+    assert found == {0: 1, 1: 4, 2: 9} and len(dead) == 6
     assert worker_processes() <= before
 
 
@@ -157,16 +124,14 @@ def wait_for(found, number):
 
 
 def test_items_that_find_no_worker_do_not_wait_for_ever(monkeypatch):
-    monkeypatch.setattr(clusters, "_PATIENCE", 5)
     with clusters.local(1) as client:
-        monkeypatch.setattr(
-            clusters, "_WORK", "import time; time.sleep(60)"
-        )  # which never says that it lives
+        monkeypatch.setattr(clusters, "_WORK", "import time; time.sleep(60)")  # it never says that it lives
+        assert client.cluster.scheduler.no_workers_timeout == clusters._PATIENCE
+        client.cluster.scheduler.no_workers_timeout = 1
         client.retire_workers()
-        with pytest.raises(
-            PateError, match="has been no worker for 5 seconds: what has ended is kept, so re"
-        ):
-            list(tasks.Workers(client).each(squared_slowly, [1, 2]))
+        said = "has been no worker for 1 seconds: what has ended is kept, so re"
+        with pytest.raises(PateError, match=said):
+            list(tasks.Workers(client).each(items.squared_slowly, [1, 2]))
 
 
 def test_workers_that_do_not_start_are_an_error(monkeypatch):
@@ -193,7 +158,7 @@ def test_workers_that_are_killed_at_random_moments_lose_nothing():
         killer.start()
         try:
             for _ in range(40):
-                found = list(tasks.Workers(client).each(squared_slowly, range(12)))
+                found = list(tasks.Workers(client).each(items.squared_slowly, range(12)))
                 assert sorted(found) == [(number, number**2) for number in range(12)]
                 if len(killed) == 20:
                     break
@@ -203,27 +168,9 @@ def test_workers_that_are_killed_at_random_moments_lose_nothing():
     assert len(killed) == 20
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("number", [1, 4])
-def test_rows_of_a_sweep_do_not_depend_on_how_many_workers_there_are(number, tmp_path):
-    random = np.random.default_rng(0)
-    np.savez(tmp_path / "votes.npz", votes=random.multinomial(50, [0.2, 0.3, 0.5], 60))
-    grid = Grid(("gnmax", "confident-gnmax"), ("5:40:6",), ("0.5T",), ("30",), ("20", "60"))
-
-    def swept(name, with_client=None):
-        sweep(
-            SweepConfig((str(tmp_path / "votes.npz"),), out=tmp_path / name, values=grid, exact="all"),
-            with_client,
-        )
-        return results.read(tmp_path / name)
-
-    with clusters.local(number) as client:
-        assert swept("workers", client) == swept("here")
-
-
 def test_workers_share_cores_and_work_where_the_command_does(workers, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    folder, flags, threads = next(workers.each(surroundings, [0]))[1]
+    folder, flags, threads = next(workers.each(items.surroundings, [0]))[1]
     share = max(1, clusters.devices.cores() // 2)
     assert folder == str(tmp_path) and int(threads) == share
     assert flags.split().count(f"--xla_force_host_platform_device_count={share}") == 1
@@ -242,11 +189,11 @@ def test_what_was_opened_for_one_command_is_forgotten_by_the_next(client, tmp_pa
         for text in ("first", "second"):
             path.write_text(text)
             with tasks.engine(Where(), given) as engine:
-                assert {found for _, found in engine.each(read, [path] * 6)} == {text}
+                assert {found for _, found in engine.each(items.read, [path] * 6)} == {text}
     with tasks.engine(Where()) as engine:
-        assert dict(engine.each(read, [path])) == {0: "second"}
+        assert dict(engine.each(items.read, [path])) == {0: "second"}
         path.write_text("third")
-        assert dict(engine.each(read, [path])) == {0: "second"}  # all items of a command see the same
+        assert dict(engine.each(items.read, [path])) == {0: "second"}  # all items of a command see the same
 
 
 def test_other_versions_and_folders_that_a_worker_does_not_see_are_refused(tmp_path):
@@ -284,23 +231,6 @@ def test_a_file_that_describes_no_jobs_is_refused(body, tmp_path):
         pass
 
 
-@pytest.mark.long
-def test_a_sweep_has_the_same_rows_and_page_on_workers(client, tmp_path):
-    random = np.random.default_rng(0)
-    np.savez(tmp_path / "votes.npz", votes=random.multinomial(50, [0.2, 0.3, 0.5], 40))
-    grid = Grid(("gnmax", "confident-gnmax"), ("10", "20"), ("0.5T",), ("30",), ("20", "40"))
-
-    def swept(name, with_client):
-        out = tmp_path / name
-        sweep(SweepConfig((str(tmp_path / "votes.npz"),), out=out, values=grid, exact="front"), with_client)
-        assert len((out / "results.jsonl").read_text().splitlines()) == 8 + json.dumps(
-            [*results.read(out).values()]
-        ).count('"exact_order"')
-        return results.read(out), (out / "sweep.html").read_bytes()
-
-    assert swept("here", None) == swept("workers", client)
-
-
 def test_shadow_runs_are_the_same_on_workers(workers):
     run = honest_runs.crowd("sums")
     made, _ = replicas.crowd(run)
@@ -336,6 +266,29 @@ def some_workers(request):
     """One worker, two and four."""
     with clusters.local(request.param) as found:
         yield tasks.Workers(found)
+
+
+def swept(votes, out, client=None):
+    """The rows of a sweep and its page."""
+    grid = Grid(("gnmax", "confident-gnmax"), ("10", "20"), ("0.5T",), ("30",), ("20", "40"))
+    sweep(SweepConfig((str(votes),), out=out, values=grid, exact="front"), client)
+    rows = results.read(out)
+    exact = json.dumps([*rows.values()]).count('"exact_order"')
+    assert len((out / "results.jsonl").read_text().splitlines()) == 8 + exact > 8
+    return rows, (out / "sweep.html").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def swept_here(tmp_path_factory):
+    folder, random = tmp_path_factory.mktemp("swept"), np.random.default_rng(0)
+    np.savez(folder / "votes.npz", votes=random.multinomial(50, [0.2, 0.3, 0.5], 40))
+    return folder / "votes.npz", swept(folder / "votes.npz", folder / "here")
+
+
+@pytest.mark.long
+def test_a_sweep_has_the_same_rows_and_page_on_workers(some_workers, swept_here, tmp_path):
+    votes, found = swept_here
+    assert swept(votes, tmp_path / "there", some_workers._client) == found
 
 
 @pytest.mark.long

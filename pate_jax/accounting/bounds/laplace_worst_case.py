@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pate_jax.accounting.bounds import laplace
+from pate_jax.accounting.bounds import noisy_max
 from pate_jax.accounting.bounds.moved_vote import Laws, excess, weighed
 from pate_jax.accounting.exact import noise_law
 from pate_jax.accounting.inputs import Curve
@@ -140,7 +140,9 @@ def largest_excess(noise: Noise, orders: Curve, tolerance: float) -> Curve:
     >>> bool(0.49 < np.log1p(found[0]) / (2 / 20**2) < 0.51)
     True
     """
-    alone = np.expm1((orders - 1) * laplace.pure(1 / noise.scale, orders))  # one of the classes out of reach
+    alone = np.expm1(
+        (orders - 1) * noisy_max.pure_curve(1 / noise.scale, orders)
+    )  # one of the classes out of reach
     best = alone
     races = _races(noise)
     for vote, _ in races:

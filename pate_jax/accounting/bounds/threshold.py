@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 from scipy import special
 
-from pate_jax.accounting.bounds import gnmax, laplace, worst_reading
+from pate_jax.accounting.bounds import noisy_max, worst_reading
 from pate_jax.accounting.inputs import Curve
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Noise, ThresholdTest
@@ -97,7 +97,7 @@ def published(test: ThresholdTest, log_answered: Curve, log_refused: Curve, orde
     """
     family, scale = test.noise
     if family in ("gaussian", "discrete_gaussian"):
-        return gnmax.theorem6(np.minimum(log_answered, log_refused), np.sqrt(2) * scale, orders)
+        return noisy_max.theorem6(np.minimum(log_answered, log_refused), np.sqrt(2) * scale, orders)
     return np.broadcast_to(data_independent(test, orders), (len(log_answered), len(orders))).copy()
 
 
@@ -110,7 +110,7 @@ def data_independent(test: ThresholdTest, orders: Curve) -> Curve:
     family, scale = test.noise
     if family in ("gaussian", "discrete_gaussian"):
         return orders / 2 / scale / scale
-    return laplace.pure(1 / scale, orders)
+    return noisy_max.pure_curve(1 / scale, orders)
 
 
 def supremum(noise: Noise, orders: Curve) -> Curve:

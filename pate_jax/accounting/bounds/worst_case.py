@@ -1,18 +1,15 @@
 """The worst case of answering with one index, whatever the votes and the history.
 
-`index_curve` is the data-independent curve of a mechanism that answers with one index: an index reveals less
-than the noisy counts from which it is computed, so it is never above `counts_curve`, which is the curve of a
-mechanism that releases the counts.
+An index reveals less than the noisy counts from which it is computed, so its curve (`index_curve`) is never
+above that of a mechanism that releases the counts (`counts_curve`).
 
 For the noisy argmax (`argmax_curve`), a vote moves between two classes. `R(a)` is the largest divergence of
 the three outcomes of `moved_vote`, over all places of these two classes and in both directions. It bounds the
-noisy argmax of every histogram, with any number of teachers and classes. docs/proofs/worst_case.md proves
-this, and that the search is right.
+noisy argmax of every histogram, with any number of teachers and classes (docs/proofs/worst_case.md).
 
 For test and argmax as one mechanism (`joint_curve`), a large reading excludes a close race. A largest count
 of M leaves `T - M` votes for all other classes. So if M is more than half of the votes, the vote that moves
-either leaves a leader that is far ahead, or moves between two classes that are far behind. Section 6 derives
-the largest joint cost over M.
+either leaves a leader that is far ahead, or moves between two classes that are far behind (section 6).
 """
 
 from __future__ import annotations
@@ -24,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pate_jax.accounting.bounds import gnmax, laplace, threshold, worst_reading
+from pate_jax.accounting.bounds import noisy_max, threshold, worst_reading
 from pate_jax.accounting.bounds.argmax_cells import TOLERANCE, Search, Suprema, box
 from pate_jax.accounting.bounds.laplace_worst_case import largest_excess
 from pate_jax.accounting.bounds.moved_vote import GaussianVote, LatticeVote, WideLatticeVote
@@ -375,13 +372,17 @@ def argmax_bound(mechanism: Mechanism, orders: Curve) -> Curve:
     """
     family, scale = mechanism.noise
     if "gaussian" in family:
-        return gnmax.data_independent(scale, orders)
+        return noisy_max.gaussian_curve(scale, orders)
     if family == "gumbel":
-        return laplace.bounded_range(2 / scale, orders)
-    whole = laplace.pure(2 / scale, orders)
+        return noisy_max.bounded_range(2 / scale, orders)
+    whole = noisy_max.pure_curve(2 / scale, orders)
     if family == "laplace":
-        return np.minimum(whole, 2 * laplace.shifted(scale, orders))
-    return np.minimum(whole, 2 * laplace.pure(1 / scale, orders)) if family == "discrete_laplace" else whole
+        return np.minimum(whole, 2 * noisy_max.shifted(scale, orders))
+    return (
+        np.minimum(whole, 2 * noisy_max.pure_curve(1 / scale, orders))
+        if family == "discrete_laplace"
+        else whole
+    )
 
 
 def counts_curve(mechanism: Mechanism, teachers: int, orders: Curve) -> Curve:

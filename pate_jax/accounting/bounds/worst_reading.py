@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from pate_jax.accounting.bounds.laplace import log_second
+from pate_jax.accounting.bounds.noisy_max import log_second
 from pate_jax.accounting.exact import noise_law
 from pate_jax.accounting.inputs import Curve
 from pate_jax.mechanisms import Noise

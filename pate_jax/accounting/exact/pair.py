@@ -22,7 +22,7 @@ from scipy import fft, signal, special
 
 from pate_jax.accounting import composition, trade_off
 from pate_jax.accounting.curves import Epsilon, sampler_slack, with_slack
-from pate_jax.accounting.exact import pld, profile, renyi
+from pate_jax.accounting.exact import pld, renyi
 from pate_jax.accounting.exact.groups import Merged, merge
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.errors import PateError
@@ -203,12 +203,12 @@ def _losses(
             continue
         row = np.array([local[one] for one in distinct[here, 0].tolist()])
         a, b = (np.argmax(piece.counts[row] == distinct[here, side, None], axis=1) for side in (1, 2))
-        laws = profile.of_moves(mechanism.noise, mechanism.test, piece, row, a, b)
+        laws = pld.of_moves(mechanism.noise, mechanism.test, piece, row, a, b)
         for start in range(0, len(here), _AT_ONCE):
             some = slice(start, start + _AT_ONCE)
-            alone = profile.Outcomes(np.arange(len(here[some])), *(part[some] for part in laws[1:]))
-            reach = profile.reach(alone, step, finer * pld.POINTS)
-            curves = profile.time_values(alone, len(alone.row), step, reach)
+            alone = pld.Outcomes(np.arange(len(here[some])), *(part[some] for part in laws[1:]))
+            reach = pld.reach(alone, step, finer * pld.POINTS)
+            curves = pld.time_values(alone, len(alone.row), step, reach)
             for place, forward, backward in zip(here[some].tolist(), *curves, strict=True):
                 sides = [_Table(*pld.trimmed(curve, step, budget)) for curve in (forward, backward)]
                 found.append((place, (sides[0], sides[1])))

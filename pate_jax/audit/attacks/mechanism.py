@@ -24,7 +24,7 @@ from pate_jax.accounting.exact import pair, probabilities
 from pate_jax.accounting.exact.noise_law import passing
 from pate_jax.accounting.exact.pair import Moves
 from pate_jax.aggregate import noise
-from pate_jax.aggregate.crowds import noisy_table
+from pate_jax.aggregate.noise import noisy_table
 from pate_jax.audit.attacks.attack import Attack, Flags, Way, answering, of_list
 from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, NeighbourCounts

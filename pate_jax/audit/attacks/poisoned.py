@@ -14,8 +14,8 @@ from pate_jax.audit.attacks.poisoned_crowds import PoisonedCrowd, Table
 from pate_jax.audit.attacks.poisoned_teachers import PoisonedTeachers
 from pate_jax.audit.attacks.poisoning import Poison, Poisoned
 from pate_jax.crowd import shares, steps, vectors
-from pate_jax.crowd.seen import Seen, look
-from pate_jax.crowd.slope import Weights
+from pate_jax.crowd.steps import Weights
+from pate_jax.crowd.tables import Seen, look
 from pate_jax.crowd.voters import Voters
 from pate_jax.ensemble import checkpoint
 from pate_jax.errors import PateError

@@ -26,7 +26,8 @@ from jaxtyping import Float, Int
 
 from pate_jax import ensemble, voting
 from pate_jax.accounting.exact.pair import Moves
-from pate_jax.crowd import agreement, tables
+from pate_jax.crowd import tables
+from pate_jax.crowd.voters import agreed
 from pate_jax.data.partition import Shards, units_of
 from pate_jax.ensemble import TeacherConfig, Teachers, checkpoint
 from pate_jax.errors import PateError
@@ -34,8 +35,9 @@ from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, NeighbourCounts
 from pate_jax.models.trees import Tree
 from pate_jax.runs import answers
 from pate_jax.runs import inputs as run_inputs
-from pate_jax.runs.crowds import rivals, steps
+from pate_jax.runs.crowds import steps
 from pate_jax.runs.crowds.inputs import Crowd
+from pate_jax.runs.crowds.students import every
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.ledger import CrowdLine
@@ -263,7 +265,7 @@ def shifts_of(crowd: Crowd) -> Shifts:
         _add(removed, which, ~held, crowd, own / release.sigma**2)
         _add(changed, which, ~held, crowd, _furthest(release, own) / release.sigma**2)
     for line in shown.scores:
-        own = agreement.agreed(crowd.judges, lambda seen: spaces.labels(crowd.scored, seen))
+        own = agreed(crowd.judges, lambda seen: spaces.labels(crowd.scored, seen))
         _add(removed, which, held, crowd, own / line.event.sigma**2)
         _add(changed, which, held, crowd, np.ones(len(own)) / line.event.sigma**2)
     for line in shown.comparisons:
@@ -279,15 +281,15 @@ def _compared(crowd: Crowd) -> tuple[Float[np.ndarray, " voter"], Float[np.ndarr
     A voter of `m` of `k` students moves it by `k m (k - m)` in square. If it changes, it may lose `lost` of
     the `m` and win `won` of the others, and moves it by `k^2 (won + lost) - k (won - lost)^2`.
     """
-    students = rivals.every(crowd)
+    students = every(crowd)
     rules = [functools.partial(spaces.labels, student) for student in students]
-    k, agreed = len(students), np.sum([agreement.agreed(crowd.judges, rule) for rule in rules], axis=0)
+    k, right = len(students), np.sum([agreed(crowd.judges, rule) for rule in rules], axis=0)
     changed = [
         max(k * k * (won + lost) - k * (won - lost) ** 2 for won in range(k - m + 1) for lost in range(m + 1))
         for m in range(k + 1)
     ]
     gone = np.array([k * m * (k - m) for m in range(k + 1)], np.float64)
-    return gone[agreed], np.array(changed, np.float64)[agreed]
+    return gone[right], np.array(changed, np.float64)[right]
 
 
 def _add(

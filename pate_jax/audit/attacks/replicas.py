@@ -22,10 +22,10 @@ from pate_jax.audit.attacks.roc import Promise
 from pate_jax.audit.attacks.sums_pipeline import Sums
 from pate_jax.audit.attacks.tables_pipeline import Gradients, Step, Tables
 from pate_jax.audit.attacks.teachers_pipeline import LinearTeachers
-from pate_jax.crowd import classifier, neighbours, shares, slope
+from pate_jax.crowd import classifier, neighbours, shares
 from pate_jax.crowd import steps as of_steps
 from pate_jax.crowd.classifier import Pool
-from pate_jax.crowd.slope import Weights
+from pate_jax.crowd.steps import Weights
 from pate_jax.data.partition import units_of
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, HeadCount, NeighbourCounts
@@ -166,10 +166,10 @@ def _gradients(
 
     if people.users is None:
         order = np.argsort(which)
-        own = slope.clipped(slope.residuals(seen, labels, weights), seen, release.length)
+        own = of_steps.clipped(of_steps.residuals(seen, labels, weights), seen, release.length)
         return Gradients(own[order], seen[order], release, after)
     order = np.argsort(which, kind="stable")
-    own = slope.own_tables(seen[order], labels[order], which[order], weights, release)
+    own = of_steps.own_tables(seen[order], labels[order], which[order], weights, release)
     return Step(sparse.csr_array(own.reshape(len(own), -1).astype(np.float64)), release, after)
 
 

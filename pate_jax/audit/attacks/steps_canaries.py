@@ -23,7 +23,7 @@ from pate_jax.aggregate import noise
 from pate_jax.audit.attacks import canary_bounds, membership
 from pate_jax.audit.attacks.canary_bounds import Lower
 from pate_jax.audit.attacks.sums_pipeline import Sums
-from pate_jax.crowd import classifier, slope, steps
+from pate_jax.crowd import classifier, steps
 from pate_jax.crowd.plan import Plan
 from pate_jax.crowd.vectors import Scaling
 from pate_jax.errors import PateError
@@ -70,7 +70,7 @@ class InSteps:
         told = (first.products(noisy) - first.squares / 2) / first.release.sigma**2
         asked: list[tuple[Tables, Float[np.ndarray, " cell"]]] = []
 
-        def ask(step: int, weights: slope.Weights) -> Int[np.ndarray, "rows entries"]:
+        def ask(step: int, weights: steps.Weights) -> Int[np.ndarray, "rows entries"]:
             table = first.draw(made.release, self.exact(member, weights), keys[step - 1])
             asked.append((self.own(weights), table.ravel().astype(float)))
             return table
@@ -84,22 +84,22 @@ class InSteps:
         return Shown(_first_less_second(told), _again(asked), _first_less_second(logits))
 
     def exact(
-        self, member: Bool[np.ndarray, " record"], weights: slope.Weights
+        self, member: Bool[np.ndarray, " record"], weights: steps.Weights
     ) -> Int[np.ndarray, "rows entries"]:
         """The exact sum of members' gradients at these weights, as a run adds it up."""
         there = np.flatnonzero(member)
         users = np.arange(len(there)) if self.by_user else None
-        return slope.gradients(
+        return steps.gradients(
             self.vectors[there], self.first.labels[there], users, weights, self.made.release
         )
 
-    def own(self, weights: slope.Weights) -> Tables:
+    def own(self, weights: steps.Weights) -> Tables:
         """What each record adds at these weights, by itself."""
         seen, labels, release = self.vectors, self.first.labels[: self.records], self.made.release
         if self.by_user:
-            found = slope.own_tables(seen, labels, np.arange(len(seen)), weights, release)
+            found = steps.own_tables(seen, labels, np.arange(len(seen)), weights, release)
             return found.reshape(len(seen), -1).astype(float)
-        mine = slope.clipped(slope.residuals(seen, labels, weights), seen, release.length)
+        mine = steps.clipped(steps.residuals(seen, labels, weights), seen, release.length)
         return (mine[:, :, None] * seen[:, None].astype(np.int64)).reshape(len(seen), -1).astype(float)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from pate_jax.accounting.exact import counts
-from pate_jax.aggregate.crowds import noisy_table
+from pate_jax.aggregate.noise import noisy_table
 from pate_jax.audit.attacks.roc import Promise
 from pate_jax.audit.attacks.shadows import Seen
 from pate_jax.crowd import classifier

@@ -19,13 +19,13 @@ from jaxtyping import Array, Int
 from pate_jax.accounting import tuning
 from pate_jax.accounting.tuning import Tuned
 from pate_jax.aggregate import noise as keys
-from pate_jax.baselines.dpsgd import calibration, sampling
+from pate_jax.baselines.dpsgd import calibration
 from pate_jax.baselines.dpsgd.settings import Settings
 from pate_jax.baselines.dpsgd.training import Fitted, fit
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Noise
 from pate_jax.models import Model
-from pate_jax.models.preprocessing import Preprocessing
+from pate_jax.models.flax_nets import Preprocessing
 from pate_jax.system import progress
 
 HELD_OUT = calibration.rate_of(1, 10)  # the chance of each record to judge and not to train
@@ -62,7 +62,7 @@ def best_of(
     """
     key, tuned = keys.check_key(key), planned(len(listed), epsilon, delta, candidates)
     judges = np.zeros(len(inputs), bool)
-    judges[sampling.draw(jax.random.fold_in(key, _JUDGES), len(inputs), HELD_OUT)] = True
+    judges[calibration.draw(jax.random.fold_in(key, _JUDGES), len(inputs), HELD_OUT)] = True
     fitting = [within(one, tuned, delta, int((~judges).sum())) for one in listed]
     best: tuple[int, Fitted, Settings] | None = None
     with progress.quiet():

@@ -16,11 +16,11 @@ from jaxtyping import Array, Float, Int
 
 from pate_jax import models
 from pate_jax.aggregate import noise as keys
-from pate_jax.baselines.dpsgd import clipping, noise, sampling
+from pate_jax.baselines.dpsgd import calibration, gradients
 from pate_jax.baselines.dpsgd.calibration import Plan, plan
 from pate_jax.baselines.dpsgd.settings import LINEAR, Settings
 from pate_jax.errors import PateError
-from pate_jax.models.preprocessing import AsStored, Preprocessing
+from pate_jax.models.flax_nets import AsStored, Preprocessing
 from pate_jax.system import devices, progress
 
 _INIT, _STEPS = 0, 1  # children of the key
@@ -119,8 +119,8 @@ def check(
     pate_jax.errors.PateError: steps=1000000 of 2,466 parameters draw too much noise for delta=1e-09 ...
     """
     count = size(model or _net(settings, shape, classes))
-    clipping.shrunk(settings.clip, count)
-    noise.check_reserve(made, count)
+    gradients.shrunk(settings.clip, count)
+    gradients.check_reserve(made, count)
     return count
 
 
@@ -145,15 +145,15 @@ def _trained(
 ) -> Any:
     """The running average of the parameters over all steps."""
     flat, unflatten = ravel_pytree(jax.jit(net.init)(jax.random.fold_in(key, _INIT)))
-    noise.check_reserve(made, len(flat))
-    sums = clipping.sums(net, preprocess, settings.clip, len(flat))
+    gradients.check_reserve(made, len(flat))
+    sums = gradients.sums(net, preprocess, settings.clip, len(flat))
     advance = _advance(settings)
     steps, state = jax.random.fold_in(key, _STEPS), (flat, jnp.zeros_like(flat), flat)
     for step in progress.track(range(made.steps), "training by DP-SGD", total=made.steps):
         sample_key, noise_key = _keys(steps, step)
-        rows = sampling.draw(sample_key, len(inputs), made.rate)
+        rows = calibration.draw(sample_key, len(inputs), made.rate)
         total = _total(sums, unflatten(state[0]), inputs, labels, rows, settings.microbatch)
-        drawn = noise.noisy(total, settings.clip, made.noise_multiplier, noise_key)
+        drawn = gradients.noisy(total, settings.clip, made.noise_multiplier, noise_key)
         mean = drawn / settings.batch  # the expected size: the real one is private
         state = advance(state, jnp.asarray(mean, jnp.float32), step)
     return unflatten(state[2])
@@ -167,12 +167,12 @@ def _keys(steps: Array, step: Array) -> tuple[Array, Array]:
 
 
 def _total(
-    sums: clipping.Sums, params: Any, inputs: np.ndarray, labels: np.ndarray, rows: np.ndarray, size: int
+    sums: gradients.Sums, params: Any, inputs: np.ndarray, labels: np.ndarray, rows: np.ndarray, size: int
 ) -> Int[np.ndarray, " parameter"]:
     """The whole batch's sum, in 64 bits on the host; this process's devices take the microbatches in turn."""
     copies = cycle([(place, jax.device_put(params, place)) for place in devices.local()])
     parts = []
-    for slots, is_padding in sampling.microbatches(rows, size):
+    for slots, is_padding in calibration.microbatches(rows, size):
         place, copy = next(copies)
         given = jax.device_put((inputs[slots], labels[slots], is_padding), place)
         parts.append(sums.apply(copy, *given))

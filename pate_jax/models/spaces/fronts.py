@@ -21,8 +21,8 @@ from jaxtyping import Float, Int
 
 from pate_jax.errors import PateError
 from pate_jax.models import nets, patches, photos
+from pate_jax.models.flax_nets import Preprocessing
 from pate_jax.models.layers import Form
-from pate_jax.models.preprocessing import Preprocessing
 from pate_jax.models.table_features import NO_PRODUCTS, Products, Ramps, products_of, ramps_of
 from pate_jax.system import devices, progress
 
@@ -206,7 +206,7 @@ def columns_of(public: np.ndarray, preprocessing: Preprocessing) -> Columns:
     The last features may be an encoder's (`preprocessing.encoded` of them), which have neither ramps nor
     products: no one of them says anything by itself.
 
-    >>> from pate_jax.models.preprocessing import AsStored
+    >>> from pate_jax.models.flax_nets import AsStored
     >>> front = columns_of(np.arange(1000.0)[:, None], AsStored())
     >>> front(np.array([[-1e9], [3.0], [500.0]]))[:, 0].round(1).tolist()
     [4.0, 4.0, 500.0]

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Int
 
 from pate_jax.errors import PateError, one_of
 from pate_jax.models import integers, names, patches, photos, trees
-from pate_jax.models.preprocessing import AsStored, Preprocessing
+from pate_jax.models.flax_nets import AsStored, Preprocessing
 from pate_jax.models.spaces import fronts
 from pate_jax.models.spaces.fronts import Features, Front
 from pate_jax.models.table_features import Products, Ramps
@@ -295,7 +295,7 @@ def space_of(stored: Mapping[str, np.ndarray], preprocessing: Preprocessing) -> 
     """The space that `arrays` gave; `preprocessing` scales inputs as it did there.
 
     >>> from pate_jax.models import spaces
-    >>> from pate_jax.models.preprocessing import AsStored
+    >>> from pate_jax.models.flax_nets import AsStored
     >>> space = spaces.learn("identity", np.random.default_rng(0).normal(size=(50, 3)))
     >>> space_of(arrays_of(space), AsStored()).description() == space.description()
     True

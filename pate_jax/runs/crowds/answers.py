@@ -9,7 +9,7 @@ from pate_jax.aggregate import Answers, soft_answers
 from pate_jax.crowd import steps, vectors
 from pate_jax.crowd.classifier import Linear
 from pate_jax.crowd.shares import Shares, classifier_of, of_counts, of_steps, of_sums
-from pate_jax.crowd.slope import Weights
+from pate_jax.crowd.steps import Weights
 from pate_jax.data import Part
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums

@@ -17,8 +17,8 @@ from pate_jax.accounting.exact import counts
 from pate_jax.crowd import shares
 from pate_jax.crowd.metric import Metric
 from pate_jax.crowd.plan import Plan, doubts, many_classes, plan, space_kind, weight_of_users
-from pate_jax.crowd.seen import Seen, look
 from pate_jax.crowd.step_choice import WIDEST, stepped
+from pate_jax.crowd.tables import Seen, look
 from pate_jax.data import Dataset, partition, relation
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pate_jax import crowd as voting
-from pate_jax.crowd.seen import Seen, look
+from pate_jax.crowd.tables import Seen, look
 from pate_jax.errors import PateError
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.crowds import public_side, scans

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from pate_jax.crowd.neighbours import Queries
 from pate_jax.crowd.plan import Plan
-from pate_jax.crowd.queries import Queries
 from pate_jax.crowd.steps import Steps
 from pate_jax.crowd.vectors import Scaling
 from pate_jax.data import Preprocessing

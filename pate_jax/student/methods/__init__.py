@@ -1,6 +1,6 @@
 """How students learn, all methods behind one interface.
 
-A new method is a file here, or one of the `objectives` of nets; its settings are in `student.settings`, and
+A new method is a file here, or one of the `losses` of nets; its settings are in `student.settings`, and
 its line in `NETS` or `METHODS`.
 """
 
@@ -16,7 +16,7 @@ from pate_jax.aggregate import Answers
 from pate_jax.data.dataset import IMAGE_RANKS
 from pate_jax.student import smoothing
 from pate_jax.student.lesson import Learned, Lesson, PublicInputs, check_shown, covers, lesson
-from pate_jax.student.methods import gan, nets, objectives, own, ridge, tandem
+from pate_jax.student.methods import losses, nets, own, ridge, tandem
 from pate_jax.student.serving import Student
 from pate_jax.student.settings import Auto, Own, StudentConfig
 
@@ -52,10 +52,10 @@ def _net(make: nets.MakeObjective[Any]) -> nets.Trainer:
 
 
 NETS: Mapping[str, nets.Trainer] = {
-    "supervised": _net(objectives.supervised),
-    "vat": _net(objectives.vat),
-    "gan": _net(gan.objective),
-    "fixmatch": _net(objectives.fixmatch),
+    "supervised": _net(losses.supervised),
+    "vat": _net(losses.vat),
+    "gan": _net(nets.objective),
+    "fixmatch": _net(losses.fixmatch),
 }
 METHODS: Mapping[str, Method] = {**NETS, "own": own.learn, "ridge": ridge.learn, "tandem": tandem.learn}
 

@@ -17,14 +17,14 @@ from pate_jax import models
 from pate_jax.models import patches
 from pate_jax.student.calibration import temperature
 from pate_jax.student.lesson import Learned, Lesson, check_shown
-from pate_jax.student.methods import nets, objectives, ridge
+from pate_jax.student.methods import losses, nets, ridge
 from pate_jax.student.settings import Supervised, Tandem, names
 from pate_jax.student.smoothing import Soft
 
 _ROUNDS = 2000  # of pulling towards equally frequent classes, at most; each gets closer
 _CLOSE = 1e-3  # how much more or less frequent than all others a class may stay
 _SMALLEST = 1e-6  # share of the pool that a class has at least, when it is compared
-_small_net = nets.trainer(objectives.supervised)
+_small_net = nets.trainer(losses.supervised)
 
 
 def learn(config: Tandem, keys: Array, lesson: Lesson) -> list[Learned]:

@@ -7,8 +7,8 @@ from jaxtyping import Float, Int
 
 from pate_jax import crowd
 from pate_jax.accounting.exact import counts
-from pate_jax.aggregate.crowds import noisy_table
-from pate_jax.crowd import shares, slope, steps
+from pate_jax.aggregate.noise import noisy_table
+from pate_jax.crowd import shares, steps
 from pate_jax.crowd.classifier import Linear
 from pate_jax.crowd.plan import Plan
 from pate_jax.crowd.step_choice import stepped
@@ -68,8 +68,8 @@ def after_steps(
         _seen(made.scaling, places) for places in (ground.places, ground.wide.pool, ground.tested)
     )
 
-    def ask(step: int, weights: slope.Weights) -> Table:
-        exact = slope.gradients(private, ground.labels, None, weights, made.release)
+    def ask(step: int, weights: steps.Weights) -> Table:
+        exact = steps.gradients(private, ground.labels, None, weights, made.release)
         return noisy_table(made.release, exact, key=draw.noise_key(f"sums, step {step}")).values
 
     return steps.probabilities(steps.taken(made, model, first, pool, ask), tested)

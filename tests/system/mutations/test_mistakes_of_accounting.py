@@ -22,8 +22,7 @@ from catalogue import TRIED, case, fails, is_caught, replaced, source
 
 from pate_jax import accounting
 from pate_jax.accounting import composition, costs, curves, figures, filter, smooth, trade_off
-from pate_jax.accounting.bounds import gnmax as gaussian
-from pate_jax.accounting.bounds import laplace, leading_counts, worst_case, worst_reading
+from pate_jax.accounting.bounds import leading_counts, noisy_max, worst_case, worst_reading
 from pate_jax.accounting.exact import argmax_law, counts, moves, nodes
 from pate_jax.accounting.exact.groups import Groups
 from pate_jax.mechanisms import ConfidentGNMax, GNMax, GumbelMax, LNMax, Noise
@@ -127,7 +126,7 @@ TWO_CLASSES = fails(test_exact.test_two_classes_at_fifty_digits)
 PRICES = [
     case(
         "the guard of Theorem 3 read as q < 1/2",
-        replaced(laplace, "moments", guard_of_one_half),
+        replaced(noisy_max, "moments", guard_of_one_half),
         fails(partial(test_laplace.test_lnmax_moments_equal_mpmath, [11, 10], 0.5)),
         "lnmax_moments",
     ),
@@ -164,10 +163,10 @@ PRICES = [
     case(
         "q where log q is meant, which underflows",
         source(
-            gaussian,
+            noisy_max,
             "published",
-            "theorem6(log_q(votes, sigma)",
-            "theorem6(np.log(np.exp(log_q(votes, sigma)))",
+            "theorem6(gaussian_log_q(votes, sigma)",
+            "theorem6(np.log(np.exp(gaussian_log_q(votes, sigma)))",
         ),
         fails(partial(test_gnmax.test_unanimous_votes_give_a_figure_at_every_scale, 1e-3, 250)),
         "unanimous_votes",
@@ -175,14 +174,22 @@ PRICES = [
     case(
         "a moved vote charged as one changed count",
         source(
-            worst_case, "argmax_bound", "laplace.pure(2 / scale, orders)", "laplace.pure(1 / scale, orders)"
+            worst_case,
+            "argmax_bound",
+            "noisy_max.pure_curve(2 / scale, orders)",
+            "noisy_max.pure_curve(1 / scale, orders)",
         ),
         fails(partial(test_laplace.test_worst_case_covers_every_histogram, LNMax(0.7), 7, 2)),
         "worst_case",
     ),
     case(
         "2 / lap_scale where 1 / lap_scale is meant",
-        source(curves, "published_argmax", "log_q, 2 / scale", "laplace.log_q(votes, scale / 2), 1 / scale"),
+        source(
+            curves,
+            "published_argmax",
+            "log_q, 2 / scale",
+            "noisy_max.laplace_log_q(votes, scale / 2), 1 / scale",
+        ),
         fails(partial(test_laplace.test_lnmax_moments_equal_mpmath, [90, 80, 80], 20.0)),
         "lnmax_moments",
     ),
@@ -241,7 +248,7 @@ PRICES = [
     ),
     case(
         "the curve of bounded range from logarithms that cancel",
-        replaced(laplace, "bounded_range", cancelling),
+        replaced(noisy_max, "bounded_range", cancelling),
         fails(partial(test_every_scale.test_an_argmax_without_a_test_is_never_below_the_truth, GumbelMax)),
         "argmax_without",
     ),

@@ -11,7 +11,7 @@ import test_sampled_noise
 from catalogue import Patch, case, fails, is_caught, replaced, source
 
 from pate_jax.accounting import costs, training_losses
-from pate_jax.baselines.dpsgd import calibration, clipping, noise, sampling, training
+from pate_jax.baselines.dpsgd import calibration, gradients, training
 from pate_jax.runs.baselines import tasks
 
 scale = test_dpsgd.test_noise_has_the_scale_of_the_plan_times_the_clip_and_lies_on_one_grid
@@ -62,31 +62,31 @@ def by_the_batch(real):
 CASES = [
     case(
         "there is no noise",
-        source(noise, "noisy", "+ drawn * scale", "+ 0 * drawn"),
+        source(gradients, "noisy", "+ drawn * scale", "+ 0 * drawn"),
         fails(scale),
         "assert|Error",
     ),
     case(
         "the noise is not scaled by the longest gradient",
-        source(noise, "noisy", "scale = multiplier * clip", "scale = multiplier"),
+        source(gradients, "noisy", "scale = multiplier * clip", "scale = multiplier"),
         fails(scale),
         "assert",
     ),
     case(
         "gradients are not clipped",
-        replaced(clipping, "clip_pytree", lambda real: lambda found, bound, return_zero: (found, None)),
+        replaced(gradients, "clip_pytree", lambda real: lambda found, bound, return_zero: (found, None)),
         fails(bounded),
         "assert",
     ),
     case(
         "gradients are clipped to a little more than is stated",
-        replaced(clipping, "shrunk", lambda real: lambda clip, parameters: clip * (1 + 1e-4)),
+        replaced(gradients, "shrunk", lambda real: lambda clip, parameters: clip * (1 + 1e-4)),
         fails(bounded),
         "assert",
     ),
     case(
         "padding counts",
-        replaced(clipping, "clip_pytree", lambda real: lambda found, bound, return_zero: real(found, bound)),
+        replaced(gradients, "clip_pytree", lambda real: lambda found, bound, return_zero: real(found, bound)),
         fails(bounded),
         "assert",
     ),
@@ -112,11 +112,13 @@ CASES = [
     ),
     case(
         "records take part twice as often as is charged",
-        source(sampling, "draw", "words < np.uint64(chances)", "words < np.uint64(2 * chances)"),
+        source(calibration, "draw", "words < np.uint64(chances)", "words < np.uint64(2 * chances)"),
         fails(chances),
         "assert",
     ),
-    case("large batches are cut short", replaced(sampling, "draw", by_the_batch), fails(chances), "assert"),
+    case(
+        "large batches are cut short", replaced(calibration, "draw", by_the_batch), fails(chances), "assert"
+    ),
     case(
         "all steps draw the same noise",
         source(training, "_keys", "fold_in(steps, step)", "fold_in(steps, 0)"),
@@ -131,7 +133,7 @@ CASES = [
     ),
     case(
         "the reserve covers the smaller figure alone",
-        source(noise, "check_reserve", "max(plan.epsilon, plan.replaced)", "plan.epsilon"),
+        source(gradients, "check_reserve", "max(plan.epsilon, plan.replaced)", "plan.epsilon"),
         fails(scale),
         "RAISE",
     ),

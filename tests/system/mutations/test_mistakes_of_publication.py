@@ -10,7 +10,7 @@ import test_publication
 from catalogue import case, fails, is_caught, replaced, source
 
 from pate_jax.audit import public
-from pate_jax.data import nearness, overlap
+from pate_jax.data import overlap
 from pate_jax.runs import limits, public_part, publication
 from pate_jax.system import storage
 
@@ -132,7 +132,7 @@ CASES = [
     ),
     case(
         "altered copies are as far as others",
-        source(nearness, "copies", "2 * chance + 2", "len(near)"),
+        source(overlap, "copies", "2 * chance + 2", "len(near)"),
         fails(copied),
         "assert",
     ),

@@ -7,7 +7,7 @@ import test_recovery
 from catalogue import case, fails, is_caught, replaced, source
 
 from pate_jax.audit.attacks import recovery
-from pate_jax.data import nearness
+from pate_jax.data import overlap
 from pate_jax.runs import batches
 from pate_jax.system import storage
 
@@ -40,19 +40,19 @@ MISTAKES = [
     ),
     case(
         "images are compared pixel by pixel",
-        source(nearness, "coordinates", "if scaled.ndim == 4:", "if False:"),
+        source(overlap, "coordinates", "if scaled.ndim == 4:", "if False:"),
         fails(MOVED),
         "moved_by_a_pixel",
     ),
     case(
         "inputs that were asked about before are not looked at",
-        source(nearness.Ruler, "apart", "if before is None", "if True"),
+        source(overlap.Ruler, "apart", "if before is None", "if True"),
         fails(test_nearness.test_what_was_asked_before_counts),
         "asked_before",
     ),
     case(
         "copies in the public part shorten the unit that they are measured by",
-        source(nearness, "ruler", "size = min(_SAMPLE, max(2, len(public) // _SHARE))", "size = len(public)"),
+        source(overlap, "ruler", "size = min(_SAMPLE, max(2, len(public) // _SHARE))", "size = len(public)"),
         fails(test_nearness.test_a_pool_that_holds_everything_twice_has_about_the_same_typical_distance),
         "everything_twice",
     ),

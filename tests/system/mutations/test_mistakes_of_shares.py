@@ -14,7 +14,7 @@ from catalogue import case, fails, is_caught, replaced, source
 from pate_jax.accounting import local as figures
 from pate_jax.accounting import parties, party_curves
 from pate_jax.accounting.bounds.worst_case import index_curve
-from pate_jax.mechanisms import Noise, local, noise_shares
+from pate_jax.mechanisms import Noise, local, shared_votes
 from pate_jax.runs.local import ballot, terms
 from pate_jax.system import storage
 
@@ -68,7 +68,7 @@ def repeats(folder):
 SHARES = [
     case(
         "each share has the variance s^2/m, so colluders or absent parties leave too little noise",
-        replaced(noise_shares.NoiseShares, "share", of_all_parties),
+        replaced(shared_votes.NoiseShares, "share", of_all_parties),
         fails(
             partial(
                 test_noise_shares.test_the_shares_of_the_honest_parties_alone_have_the_agreed_variance,
@@ -121,7 +121,7 @@ SHARES = [
     ),
     case(
         "a sum of shares is taken for a discrete Gaussian",
-        replaced(noise_shares, "_step", lambda real: lambda v: 0.0),
+        replaced(shared_votes, "_step", lambda real: lambda v: 0.0),
         fails(partial(test_noise_shares.test_the_gap_bounds_the_exact_law_of_a_sum_and_is_not_idle, 0.7, 2)),
         "gap_bounds",
     ),

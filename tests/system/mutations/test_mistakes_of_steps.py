@@ -15,11 +15,10 @@ from test_mistakes_of_crowds import patched
 from pate_jax.accounting.crowd_statement import figure_of
 from pate_jax.audit import retraining
 from pate_jax.audit.subject import Subject
-from pate_jax.crowd import slope
 from pate_jax.crowd import steps as of_steps
 from pate_jax.data import relation
 from pate_jax.errors import PateError
-from pate_jax.runs import streams
+from pate_jax.runs import secret
 from pate_jax.runs.crowds import answers, public_side, release, stages
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
@@ -94,18 +93,20 @@ def by_the_mean(real):
 
     def clipped(found, vectors, length):
         size = np.sqrt((found.astype(float) ** 2).sum(1) * (vectors.astype(float) ** 2).sum(1)).mean()
-        factor = min(1.0, length / max(size * slope.ONE / 4096, 1e-9))
-        return np.rint(found * slope.ONE / 4096 * factor).astype(np.int64)
+        factor = min(1.0, length / max(size * of_steps.ONE / 4096, 1e-9))
+        return np.rint(found * of_steps.ONE / 4096 * factor).astype(np.int64)
 
     return clipped
 
 
 LENGTHS = fails(test_steps.test_a_changed_voter_moves_the_sum_by_twice_the_bound_at_most)
 MISTAKES = [
-    case("noise of one step reused in the next", replaced(streams, "name", one_stream), made, "noise"),
+    case("noise of one step reused in the next", replaced(secret, "stream", one_stream), made, "noise"),
     case("weights that know private labels", replaced(answers, "after", secret_weights), made, "weights"),
     case("a step too many", replaced(of_steps, "made", a_step_more), made, "ledger: epsilon 8 was allowed"),
-    case("a clip that looks at the mean", replaced(slope, "clipped", by_the_mean), LENGTHS, "AssertionError"),
+    case(
+        "a clip that looks at the mean", replaced(of_steps, "clipped", by_the_mean), LENGTHS, "AssertionError"
+    ),
     case(
         "those held out vote as well",
         patched(Crowd, "people", property(lambda crowd: crowd.everybody.take(np.arange(9)))),

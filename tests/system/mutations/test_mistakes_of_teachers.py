@@ -21,7 +21,7 @@ from pate_jax.audit import shards as separation
 from pate_jax.audit.subject import Subject
 from pate_jax.data import partition
 from pate_jax.data.partition import Shards
-from pate_jax.ensemble import feeding, programs, reading, training
+from pate_jax.ensemble import feeding, programs, training
 from pate_jax.ensemble import plan as plans
 from pate_jax.runs import stages, students
 from pate_jax.runs.answers import load_answers, load_asked
@@ -202,13 +202,13 @@ def refused(what):
 LEAKS = [
     case(
         "what own code does in a vmap is not read",
-        source(reading, "_read", "_SIDE_BY_SIDE in primitive", "primitive is None"),
+        source(feeding, "_read", "_SIDE_BY_SIDE in primitive", "primitive is None"),
         refused("all of a vmap"),
         "DID NOT RAISE",
     ),
     case(
         "arrays are weighed one by one",
-        source(reading, "_read", "sum(held.values()) > HELD", "np.size(array) > HELD"),
+        source(feeding, "_read", "sum(held.values()) > HELD", "np.size(array) > HELD"),
         refused("held in parts"),
         "DID NOT RAISE",
     ),

@@ -1,14 +1,21 @@
-"""The sum of clipped gradients in whole numbers, so that one record moves it by the stated length at most.
+"""The sum of clipped gradients in whole numbers, and the noise on it, from this project's own keys.
 
 A sum of floating-point numbers depends on its order, and a record that comes or goes changes the order of all
 others. So each record's gradient is clipped (by `jax_privacy`), rounded towards zero to a grid of `FINEST` of
-the longest length, and added as whole numbers, which have no rounding and no order. The length itself is
-computed in float32: gradients are clipped to a little less than stated, by the most that its rounding can be.
+the longest length, and added as whole numbers, which have no rounding and no order: one record moves the sum
+by the stated length at most. The length itself is computed in float32: gradients are clipped to a little less
+than stated, by the most that its rounding can be.
+
+The draw of the noise is float32 (`aggregate.noise`), and it is added to the sum in float64. What comes out is
+rounded to a grid that is fixed beforehand, so which values are possible never depends on the records.
+docs/proofs/dpsgd.md says what is claimed of it, and what is not.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -17,9 +24,12 @@ import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
 from jax_privacy.clipping import clip_pytree
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Float, Int
 
+from pate_jax.aggregate import noise
+from pate_jax.baselines.dpsgd.calibration import RESERVED, Plan
 from pate_jax.errors import PateError
+from pate_jax.mechanisms import Noise, laws
 from pate_jax.models import Model
 
 FINEST = 1 << 20  # parts of the longest length: 1024 gradients of it still sum to below 2^31
@@ -70,3 +80,40 @@ def sums(model: Model, preprocess: Callable[[Any], Any], clip: float, parameters
         return total
 
     return Sums(jax.jit(apply))
+
+
+GRID_BITS = 12  # the grid is so many powers of two finer than the noise
+_LARGEST = 700.0  # an epsilon whose exponential is a number
+
+
+def noisy(
+    total: Int[np.ndarray, " parameter"], clip: float, multiplier: float, key: jax.Array
+) -> Float[np.ndarray, " parameter"]:
+    """The sum of clipped gradients, in units of the gradient, with noise of scale `multiplier * clip`.
+
+    >>> drawn = noisy(np.zeros(4, np.int64), 1.0, 2.0, noise.seeded_key(1))
+    >>> drawn.shape, len(set(drawn.tolist()))
+    ((4,), 4)
+    """
+    scale = multiplier * clip
+    drawn = np.asarray(_standard(key, len(total)), np.float64)
+    grid = 2.0 ** (math.floor(math.log2(scale)) - GRID_BITS)
+    moved = total.astype(np.float64) * (clip / FINEST) + drawn * scale
+    found: Float[np.ndarray, " parameter"] = np.round(moved / grid) * grid
+    return found
+
+
+@partial(jax.jit, static_argnums=1)
+def _standard(key: jax.Array, count: int) -> jax.Array:
+    return noise.draw(Noise("gaussian", 1.0), key, (count,))
+
+
+def check_reserve(plan: Plan, parameters: int) -> None:
+    """Refuse a training whose draws may stray from their law by more than what is kept of delta for it."""
+    strays = plan.steps * parameters * laws.distance(Noise("gaussian", 1.0))
+    largest = max(plan.epsilon, plan.replaced)  # both are stated, at the same delta
+    if (1 + math.exp(min(largest, _LARGEST))) * strays > RESERVED * plan.delta:
+        raise PateError(
+            f"steps={plan.steps} of {parameters:,} parameters draw too much noise for delta={plan.delta:g} "
+            f"at epsilon={largest:g}: raise delta, or ask for fewer steps"
+        )
