@@ -182,6 +182,20 @@ def test_workers_of_this_machine_keep_results_in_memory_alone(client):
     assert len(kinds) == 2 and {*kinds.values()} == {dict}
 
 
+def test_what_was_opened_for_one_command_is_forgotten_by_the_next(client, tmp_path):
+    """A worker of a cluster outlives a command, and the file may be another one by the next."""
+    path = tmp_path / "records.txt"
+    for given in (client, None):
+        for text in ("first", "second"):
+            path.write_text(text)
+            with tasks.engine(Where(), given) as engine:
+                assert {found for _, found in engine.each(items.read, [path] * 6)} == {text}
+    with tasks.engine(Where()) as engine:
+        assert dict(engine.each(items.read, [path])) == {0: "second"}
+        path.write_text("third")
+        assert dict(engine.each(items.read, [path])) == {0: "second"}  # all items of a command see the same
+
+
 def test_other_versions_and_folders_that_a_worker_does_not_see_are_refused(tmp_path):
     with pytest.raises(PateError, match=r"the worker has jax .*, not 0\.0\.1: install the same versions"):
         tasks._tried(tasks.Task(len, "ab", {**tasks.versions(), "jax": "0.0.1"}, "."))
