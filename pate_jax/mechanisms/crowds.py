@@ -45,8 +45,20 @@ LARGEST_SIGMA = ROUNDED_SCALES[1]  # the widest noise that a table of `laws` hol
 MOST_STEPS = 20  # tables of sums that follow each other
 
 
+class _Noisy:
+    """Whatever has noise of one family and one scale."""
+
+    sigma: float
+    family: WholeFamily
+
+    @property
+    def noise(self) -> Noise:
+        """The noise on each cell."""
+        return Noise(self.family, self.sigma)
+
+
 @dataclass(frozen=True)
-class NeighbourCounts:
+class NeighbourCounts(_Noisy):
     """Noisy counts of votes, [queries, classes], where each voter votes for its label at a few queries.
 
     >>> release = NeighbourCounts(queries=80, classes=10, votes=2, sigma=40.0)
@@ -67,11 +79,6 @@ class NeighbourCounts:
             raise PateError(f"votes={self.votes} of a voter must be from 1 to the {self.queries} queries")
 
     @property
-    def noise(self) -> Noise:
-        """The noise on each count."""
-        return Noise(self.family, self.sigma)
-
-    @property
     def shape(self) -> tuple[int, int]:
         """The shape of the table that is released."""
         return self.queries, self.classes
@@ -82,7 +89,7 @@ class NeighbourCounts:
 
 
 @dataclass(frozen=True)
-class ClassSums:
+class ClassSums(_Noisy):
     """Noisy sums of voters' vectors, [classes, directions]; for two classes, only their difference.
 
     >>> release = ClassSums(classes=3, directions=16, length=100, sigma=4000.0)
@@ -103,11 +110,6 @@ class ClassSums:
             raise PateError(f"directions={self.directions} and length={self.length} must be at least 1")
 
     @property
-    def noise(self) -> Noise:
-        """The noise on each sum."""
-        return Noise(self.family, self.sigma)
-
-    @property
     def shape(self) -> tuple[int, int]:
         """The shape of the table that is released."""
         return 1 if self.classes == 2 else self.classes, self.directions
@@ -118,7 +120,7 @@ class ClassSums:
 
 
 @dataclass(frozen=True)
-class TeacherSums:
+class TeacherSums(_Noisy):
     """Noisy sums of one vector of each teacher, [1, directions]: what teachers say who predict a number.
 
     >>> release = TeacherSums(teachers=50, directions=16, length=100, sigma=4000.0)
@@ -138,11 +140,6 @@ class TeacherSums:
         at_least(1, teachers=self.teachers, directions=self.directions, length=self.length)
 
     @property
-    def noise(self) -> Noise:
-        """The noise on each sum."""
-        return Noise(self.family, self.sigma)
-
-    @property
     def shape(self) -> tuple[int, int]:
         """The shape of the table that is released."""
         return 1, self.directions
@@ -153,7 +150,7 @@ class TeacherSums:
 
 
 @dataclass(frozen=True)
-class _Number:
+class _Number(_Noisy):
     """One number with noise."""
 
     sigma: float
@@ -161,11 +158,6 @@ class _Number:
 
     def __post_init__(self) -> None:
         _check(self, 2)
-
-    @property
-    def noise(self) -> Noise:
-        """The noise on the number."""
-        return Noise(self.family, self.sigma)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -212,7 +204,7 @@ class Score(_Number):
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(_Noisy):
     """How many held-out voters agree with each of several students, less the mean of all, with noise.
 
     To be whole numbers, the cells are `students` times that: a voter that agrees with `m` of `k` students
@@ -233,13 +225,7 @@ class Comparison:
 
     def __post_init__(self) -> None:
         _check(self, 2)
-        if self.students < 2:
-            raise PateError(f"students={self.students} must be at least 2 to be compared")
-
-    @property
-    def noise(self) -> Noise:
-        """The noise on each cell."""
-        return Noise(self.family, self.sigma)
+        at_least(2, " to be compared", students=self.students)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -285,8 +271,7 @@ def _check(release: NeighbourCounts | ClassSums | TeacherSums | Comparison | _Nu
         if field.type == "int" and type(value) is not int:
             raise PateError(f"{field.name}={value!r} of a release must be a whole number")
     sigma, family = release.sigma, release.family
-    if classes < 2:
-        raise PateError(f"classes={classes} must be at least 2")
+    at_least(2, classes=classes)
     if family not in get_args(WholeFamily):
         raise PateError(
             f"family={family!r} must be one of {', '.join(get_args(WholeFamily))}: whole-number noise has no "

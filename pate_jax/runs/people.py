@@ -26,6 +26,7 @@ from pate_jax.data import relation
 from pate_jax.data.columns import Column
 from pate_jax.data.dataset import Dataset
 from pate_jax.data.survey import Surveyed
+from pate_jax.data.targets import number
 from pate_jax.errors import PateError
 
 KEPT = 4096  # digests of each way
@@ -311,16 +312,9 @@ def _of_values(texts: np.ndarray) -> Hashes:
     """A hash of each text by its value: that of its number where it is one."""
     found = _of_texts(texts)
     with np.errstate(over="ignore"):
-        numbers = np.array([_number(text) for text in texts.tolist()]).astype(np.float32)
+        numbers = np.array([number(text) for text in texts.tolist()]).astype(np.float32)
     found[~np.isnan(numbers)] = _of_numbers(numbers[~np.isnan(numbers)])
     return found
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
 
 
 def _of_names(names: np.ndarray) -> Hashes:

@@ -175,7 +175,6 @@ def _done(task: Task) -> Done:
 
 
 def _tried(task: Task) -> Done:
-    from pate_jax.system import programs
 
     own, asked = versions(), task.versions
     other = [f"{name} {own[name]}, not {wanted}" for name, wanted in asked.items() if own[name] != wanted]
@@ -186,7 +185,7 @@ def _tried(task: Task) -> Done:
     with _ALONE:
         _enter(task.folder)
         devices.prepare()
-        programs.prepare(())
+        devices.keep_programs(())
         return _said(task)
 
 
