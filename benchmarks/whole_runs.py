@@ -37,7 +37,7 @@ CROWD = {
     "release": "pate_jax.runs.crowds.release.release",
     "account": "pate_jax.runs.crowds.stages.account",
     "student": "pate_jax.runs.crowds.stages.teach",
-    "report": "pate_jax.runs.crowds.stages.tell",
+    "report": "pate_jax.runs.results.tell_plain",
 }
 TEACHERS = {
     "plan": "pate_jax.runs.teacher_plan.settled",

@@ -34,9 +34,10 @@ def install() -> None:
 
 def figures(place: str) -> None:
     """Empty the caches of the accountant's modules that are loaded and need this module, or library."""
-    ours = place in _imports()
-    for name, module in list(sys.modules.items()):
-        if name.startswith("pate_jax.accounting") and (not ours or place in _needed(name)):
+    loaded = [one for one in list(sys.modules.items()) if one[0].startswith("pate_jax.accounting")]
+    ours = bool(loaded) and place in _imports()  # which takes half a second to find out, once
+    for name, module in loaded:
+        if not ours or place in _needed(name):
             for kept in list(vars(module).values()):
                 if hasattr(kept, "cache_clear"):
                     kept.cache_clear()

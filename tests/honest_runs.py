@@ -16,7 +16,7 @@ from pate_jax import voting
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax
 from pate_jax.runs import batches, pipeline, stages
-from pate_jax.runs.crowds import comparison
+from pate_jax.runs.crowds import students
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
 from pate_jax.runs.tune import candidates as tuning
@@ -219,7 +219,7 @@ def compared(by: str = "record", seed: int | None = None) -> RunDirectory:
     """A whole run that compares three students."""
 
     def make(out: Path) -> None:
-        with patch.object(comparison, "rivals", rivals):
+        with patch.object(students, "rivals", rivals):
             pipeline.run(comparing(out, by, seed))
 
     return RunDirectory(_once(f"compared-{by}-{seed}", make))

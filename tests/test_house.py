@@ -8,13 +8,11 @@ import functools
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "pate_jax"
-MOST_MODULES = 401
+MOST_MODULES = 389
 LINES_OF_A_FILE, LINES_OF_A_FUNCTION, MEMBERS_OF_A_CLASS = 400, 60, 10
 
 FILES = {"student.released.predict": 634}
 FUNCTIONS = {
-    "accounting.answers_statement.statement": 73,
-    "cli.plan.plan": 95,
     "ensemble.teacher.teacher": 61,
 }
 CLASSES = {

@@ -180,7 +180,6 @@ def statement(
 
     `private` is true only if every key that draws the noise comes from `fresh_key()`, which
     `aggregate.is_private(key)` tells. Otherwise the statement says first that it protects nobody.
-
     `votes` holds every query that was ASKED, and `answered` says which were answered. With `None` all count
     as answered, and the sums over realised answers are left out. Set `adaptive=True` if the list was not
     fixed before the first answer: data-dependent figures are then no guarantee, and the worst case over the
@@ -197,27 +196,15 @@ def statement(
     >>> statement(GNMax(40.0), [[9, 1]], None, 1e-5, private=True).covers
     'the one teacher of a party changed, whatever its records, as declared by the makers of the votes'
     """
-    counts = check_votes(votes)
-    _check_rows(counts, voters_may_sit_out)
+    counts = _check_rows(check_votes(votes), voters_may_sit_out)
     mask = _mask(answered, len(counts))
     check_relation(relation)
-    grid = curves.default_orders() if orders is None else check_orders(orders)
-    slack = sampler_slack(mechanism, *counts.shape)
-    merged = groups.distinct(counts, mask)
-    known = None if answered is None else merged.among[0]
     delta = check_delta(delta)
-    if budget is not None:
-        _check_within(budget, mechanism, counts, delta)
-    if after is not None:
-        _check_after(after, mechanism, counts, delta)
-    chosen = adaptive or after is not None
-    case = figures.Case(
-        mechanism, merged.votes, merged.asked, known, delta, grid, slack, chosen, with_sums=True
-    )
-    fixed = None if budget is None else figures.FILTER.of(budget.epsilon)
-    fixed = fixed if after is None else figures.AFTER.of(after.epsilon)
+    promised = _promised(mechanism, counts, delta, budget, after)
+    known = None if answered is None else mask
+    case = _case(mechanism, counts, known, delta, orders, adaptive or after is not None)
     return AnswersStatement(
-        figures=figures.all_figures(case, fixed, sanitised, pld),
+        figures=figures.all_figures(case, promised, sanitised, pld),
         asked=len(counts),
         answered=int(mask.sum()),
         delta=delta,
@@ -225,7 +212,7 @@ def statement(
         words=_charged(mechanism, len(counts), budget, after) + _apart(sanitised),
         mechanism=to_dict(mechanism),
         private=private,
-        slack=slack,
+        slack=case.slack,
         sums=figures.sums(case),
         teachers=_teachers(counts),
         classes=counts.shape[1],
@@ -242,31 +229,44 @@ def _mask(answered: ArrayLike | None, queries: int) -> NDArray[np.bool_]:
     return mask
 
 
-def _check_rows(counts: np.ndarray, may_differ: bool) -> None:
+def _case(
+    mechanism: Mechanism,
+    counts: NDArray[np.int64],
+    known: NDArray[np.bool_] | None,
+    delta: float,
+    orders: ArrayLike | None,
+    chosen: bool,
+) -> figures.Case:
+    """What figures are computed of: histograms, how often each was asked and, if known, answered."""
+    merged = groups.distinct(counts, np.ones(len(counts), bool) if known is None else known)
+    answered, slack = None if known is None else merged.among[0], sampler_slack(mechanism, *counts.shape)
+    grid = curves.default_orders() if orders is None else check_orders(orders)
+    facts = (mechanism, merged.votes, merged.asked, answered, delta, grid, slack, chosen)
+    return figures.Case(*facts, with_sums=True)
+
+
+def _check_rows(counts: NDArray[np.int64], may_differ: bool) -> NDArray[np.int64]:
     """Refuse votes on no query, and rows of different totals unless those were allowed."""
     if not len(counts):
         raise PateError("votes cover no query: there is nothing to account for yet")
     if not may_differ:
         check_totals(counts)
+    return counts
 
 
-def _check_within(budget: Filter, mechanism: Mechanism, counts: np.ndarray, delta: float) -> None:
-    """Refuse queries that a filter would not have let ask, and a delta that is not its own."""
-    if budget.delta != delta:
+def _promised(
+    mechanism: Mechanism, counts: np.ndarray, delta: float, budget: Filter | None, after: Limit | None
+) -> Figure | None:
+    """What was promised in advance, if anything; refused where queries or delta would not be within it."""
+    if budget is not None and budget.delta != delta:
         raise PateError(f"delta={delta} is not that of the budget, {budget.delta}: give the budget's")
-    spent, of = filter.NOTHING, {"classes": counts.shape[1], "order": budget.order}
-    for teachers, asked in zip(*np.unique(counts.sum(axis=1), return_counts=True), strict=True):
-        each = filter.cost(mechanism, teachers=int(teachers), **of)
-        spent = spent.plus(each.times(int(asked)))
-    if not budget.allows(spent):
+    if budget is not None and not budget.allows(_most(mechanism, counts, budget.order)):
         raise PateError(
             f"budget.epsilon={budget.epsilon:g} does not afford {len(counts)} queries of {mechanism!r}, "
             "whatever the votes: leave budget out, which states the worst case over all of them"
         )
-
-
-def _check_after(after: Limit, mechanism: Mechanism, counts: np.ndarray, delta: float) -> None:
-    """Refuse answers that cost more than may follow a number of voters, and another delta."""
+    if after is None:
+        return None if budget is None else figures.FILTER.of(budget.epsilon)
     if after.delta != delta:
         raise PateError(f"delta={delta} is not that of the limit, {after.delta}: give the limit's")
     size = {"queries": len(counts), "teachers": _teachers(counts), "classes": counts.shape[1]}
@@ -275,6 +275,16 @@ def _check_after(after: Limit, mechanism: Mechanism, counts: np.ndarray, delta: 
             f"epsilon={after.epsilon:g} does not allow {len(counts)} answers of {mechanism!r} after a noisy "
             "number of voters, whatever the votes: restore the run's settings from a backup"
         )
+    return figures.AFTER.of(after.epsilon)
+
+
+def _most(mechanism: Mechanism, counts: np.ndarray, order: float) -> filter.Cost:
+    """What a filter charges for these queries, whatever the votes."""
+    spent, of = filter.NOTHING, {"classes": counts.shape[1], "order": order}
+    for teachers, asked in zip(*np.unique(counts.sum(axis=1), return_counts=True), strict=True):
+        each = filter.cost(mechanism, teachers=int(teachers), **of)
+        spent = spent.plus(each.times(int(asked)))
+    return spent
 
 
 def _teachers(counts: np.ndarray) -> int:

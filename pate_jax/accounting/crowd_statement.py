@@ -30,6 +30,7 @@ from pate_jax.mechanisms.crowds import (
     HeadCount,
     NeighbourCounts,
     TeacherSums,
+    TeacherVotes,
     from_dict,
 )
 
@@ -181,6 +182,12 @@ def _described(release: CrowdRelease, whom: str, voters: int) -> str:
             f"a table of 1 x {columns} sums, to which each of {release.teachers:,} teachers adds a vector of "
             f"length {release.length} at most and one {whom} is with one of them, with {noise} of scale "
             f"{release.sigma:.6g} in every cell"
+        )
+    if isinstance(release, TeacherVotes):
+        return (
+            f"a table of {rows} x {columns} counts, in which each of {release.teachers:,} teachers names at "
+            f"most {release.most} of {columns} labels of an input and one {whom} is with one of them, with "
+            f"{noise} of scale {release.sigma:.6g} in every cell"
         )
     if not isinstance(release, NeighbourCounts | ClassSums):
         return (

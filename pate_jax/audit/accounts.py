@@ -9,7 +9,7 @@ from typing import Any
 from pate_jax.accounting.filter import Cost
 from pate_jax.audit.subject import Subject
 from pate_jax.mechanisms.codec import to_dict
-from pate_jax.runs import chain, publication, streams
+from pate_jax.runs import chain, publication
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.driver import ChargedFirst
 from pate_jax.runs.ledger import AnyLine, E, Line
@@ -69,7 +69,7 @@ def miscounted(line: Line[E], due: tuple[float, Cost]) -> Iterator[str]:
 
 def uncommitted(run: RunDirectory, noise: str, stream: str) -> Iterator[str]:
     """Whether what commits a run to its noise is not that of this stream."""
-    if noise != streams.commitment(run, stream):
+    if noise != run.secret.commitment(stream):
         yield _UNEQUAL
 
 

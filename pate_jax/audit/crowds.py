@@ -31,13 +31,14 @@ from pate_jax.mechanisms.crowds import (
     HeadCount,
     Score,
 )
-from pate_jax.runs import budget, ledger
-from pate_jax.runs.crowds import comparison, public_side, release, rivals, scans, stages, steps, students
+from pate_jax.runs import budget, driver, ledger
+from pate_jax.runs.crowds import public_side, release, scans, stages, steps, students
 from pate_jax.runs.crowds.inputs import Crowd, compares, comparison_of, is_candidate
 from pate_jax.runs.crowds.release import faults, held_out
 from pate_jax.runs.crowds.release import voters as certified_voters
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import CrowdLine
+from pate_jax.runs.public_part import other_encoders
 from pate_jax.runs.record import PLANNED, STEPS
 from pate_jax.runs.release.findings import Finding, failed, judged, passed, unchecked
 from pate_jax.runs.settings import CrowdChoice
@@ -70,6 +71,7 @@ def voters(subject: Subject) -> Iterator[Finding]:
             faults = [one.removeprefix("teacher 0: ") for one in differing]
         if held_out(certificate) != crowd.judging:
             faults += [f"{held_out(certificate)} voters are certified as held out, and {crowd.judging} are"]
+        faults += other_encoders(certificate, crowd.dataset)
         yield from judged(
             (f"{named(step)}{fault}" for fault in faults),
             f"{named(step)}ids and contents of all records are the certified ones",
@@ -120,7 +122,7 @@ def _files(run: RunDirectory, step: int) -> tuple[Path, ...]:
 def _read_by(run: RunDirectory, line: CrowdLine) -> tuple[Path, ...]:
     """The files that one line of the ledger is compared with."""
     if isinstance(line.event, Comparison):
-        kept = (run.compared(method) / "student.json" for method in comparison.methods(run))
+        kept = (run.compared(method) / "student.json" for method in students.methods(run))
         return (*kept, run.comparison)
     if isinstance(line.event, Score):
         return run.scored / "student.json", run.score
@@ -261,7 +263,7 @@ def _compared(run: RunDirectory, shown: steps.Shown, wished: CrowdChoice) -> Ite
         return
     if not found or not run.results.exists() or not isinstance(run.record.read().student, student.Auto):
         return
-    method, better = storage.read_json(run.results, "results")["method"], comparison.taken(run)
+    method, better = storage.read_json(run.results, "results")["method"], students.taken(run)
     yield from judged(
         [] if method == better else [f"the comparison favours {better}, and the student is {method}"],
         f"the student is {method}, as the comparison of the held-out voters says",
@@ -310,7 +312,7 @@ def _exact(run: RunDirectory, line: CrowdLine) -> np.ndarray:
     if isinstance(line.event, Score):
         return students.load_score(run)
     if isinstance(line.event, Comparison):
-        return rivals.load(run)
+        return students.load_comparison(run)
     if isinstance(line.event, HeadCount):
         return np.array([[certified_voters(storage.read_json(run.certificate, "certificate"))]])
     return release.load_table(run, steps.step_of(line))
@@ -328,7 +330,7 @@ def noise(subject: Subject) -> Iterator[Finding]:
         if table.shape != line.event.shape:
             yield failed(f"release {line.batch}: the table is of another shape")
             continue
-        again = release.draw(run, line, table)
+        again = driver.noisy(run, line, table)
         wrong = int((again != recorded).sum())
         yield from judged(
             [f"release {line.batch}: {wrong:,} numbers do not follow from the table and the noise"]

@@ -11,13 +11,13 @@ from pate_jax.audit.retraining import compared
 from pate_jax.audit.subject import Subject
 from pate_jax.data import Part, partition
 from pate_jax.errors import PateError
-from pate_jax.mechanisms.crowds import Change, TeacherSums
+from pate_jax.mechanisms.crowds import Change, OfTeachers
 from pate_jax.runs import budget, ledger, methods
 from pate_jax.runs.crowds.release import beyond
 from pate_jax.runs.ledger import CrowdLine
 from pate_jax.runs.methods import OwnMethod
 from pate_jax.runs.release.findings import Ended, Finding, failed, judged, unchecked
-from pate_jax.student import PublicInputs, Student
+from pate_jax.student import PublicInputs, Student, Students
 from pate_jax.system import storage
 
 _SAMPLED = 20  # voters that are left out, one at a time
@@ -62,7 +62,7 @@ def _uncast(method: OwnMethod, line: CrowdLine, exact: np.ndarray) -> Iterator[s
     """What of a table so many voters cannot have cast."""
     if exact.shape[0] * exact.shape[1] > 1:
         units, event = partition.units_of(method._inputs.dataset.private, method.promise.by), line.event
-        voters = event.teachers if isinstance(event, TeacherSums) else len(np.unique(units))
+        voters = event.teachers if isinstance(event, OfTeachers) else len(np.unique(units))
         yield from beyond(event, exact, voters)  # type: ignore[arg-type]
 
 
@@ -135,8 +135,18 @@ def student_again(subject: Subject) -> Iterator[Finding]:
     if not run.results.exists():
         raise Ended(unchecked("there is no student yet: repeat the command of the run"))
     again = method.lesson(PublicInputs.of(method.dataset), method.released())
-    released = Student.load(run.student)
-    yield compared(released.parameters, again.parameters, "the student", "public inputs and noisy tables")
+    what = "public inputs and noisy tables"
+    if isinstance(again, Student):
+        yield compared(Student.load(run.student).parameters, again.parameters, "the student", what)
+        return
+    released = Students.load(run.release).by_label
+    if [*released] != [*again.by_label]:
+        yield failed(
+            f"the release has students of {', '.join(released)}, and not of {', '.join(again.by_label)}"
+        )
+        return
+    for label, one in again.by_label.items():
+        yield compared(released[label].parameters, one.parameters, f"the student of {label}", what)
 
 
 def _method(subject: Subject) -> OwnMethod:

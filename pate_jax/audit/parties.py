@@ -12,7 +12,7 @@ from pate_jax.accounting.party_statement import PartyStatement, party_statement
 from pate_jax.audit import accounts, crowds, public
 from pate_jax.audit.subject import Subject
 from pate_jax.runs.crowds import public_side
-from pate_jax.runs.parties import ballot, join, ledger, terms, transcript
+from pate_jax.runs.parties import ballot, join, ledger, meeting, terms
 from pate_jax.runs.parties import questions as asking
 from pate_jax.runs.parties.ballot import Member
 from pate_jax.runs.release.findings import Ended, Finding, failed, judged, passed, unchecked
@@ -121,7 +121,7 @@ def signed(subject: Subject) -> Iterator[Finding]:
     path, shown = member.run.root / "transcript.json", ledger.read(member.run.ledger)
     if not path.exists():
         raise Ended(unchecked("there is no transcript yet: repeat `pate party join`"))
-    found = transcript.load(path, member.agreement)
+    found = meeting.load(path, member.agreement)
     faults = []
     if shown.opened is None or shown.opened.transcript != found.digest:
         faults.append("the transcript is not that which the ledger recorded")

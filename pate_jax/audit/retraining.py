@@ -23,7 +23,7 @@ from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, NeighbourCounts
 from pate_jax.models import trees
 from pate_jax.runs import answers, public_labels, students
 from pate_jax.runs.crowds import answers as crowd_answers
-from pate_jax.runs.crowds import comparison, release, rivals, scans, stages, steps
+from pate_jax.runs.crowds import release, scans, stages, steps
 from pate_jax.runs.crowds import students as crowd_students
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
@@ -225,8 +225,10 @@ def _recounted(run: RunDirectory, crowd: Crowd) -> Iterator[Finding]:
 def _compared_again(subject: Subject, crowd: Crowd) -> Iterator[Finding]:
     """Whether the voters who are held out give the comparison of students again."""
     subject.needs("run", subject.run.comparison)
-    again = rivals.counted(crowd, rivals.every(crowd))
-    yield from _same(rivals.load(subject.run), again, crowd.judging, "the comparison of students")
+    again = crowd_students.compared(crowd, crowd_students.every(crowd))
+    yield from _same(
+        crowd_students.load_comparison(subject.run), again, crowd.judging, "the comparison of students"
+    )
 
 
 def _same(kept: np.ndarray, again: np.ndarray, voters: int, what: str) -> Iterator[Finding]:
@@ -274,6 +276,6 @@ def between_again(subject: Subject) -> Iterator[Finding]:
     if steps.shown(run).scores:
         again = crowd_students.learned(last)
         yield compared(last.scored.parameters, again.parameters, "the scored student", _LEARNED_FROM)
-    for method in comparison.methods(run) if steps.shown(run).comparisons else ():
-        kept, again = rivals.kept(last, method), rivals.learned(last, method)
+    for method in crowd_students.methods(run) if steps.shown(run).comparisons else ():
+        kept, again = crowd_students.kept(last, method), crowd_students.by_method(last, method)
         yield compared(kept.parameters, again.parameters, f"the compared student {method}", _LEARNED_FROM)

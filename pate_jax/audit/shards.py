@@ -17,7 +17,8 @@ from pate_jax.ensemble import checkpoint, feeding, training
 from pate_jax.ensemble import plan as plans
 from pate_jax.runs import answers
 from pate_jax.runs.inputs import Inputs
-from pate_jax.runs.parties import owners
+from pate_jax.runs.parties import merged_votes
+from pate_jax.runs.public_part import other_encoders
 from pate_jax.runs.queries import asked_inputs, public_parts, ruler_of
 from pate_jax.runs.record import CROWD, Settings, stage_of
 from pate_jax.runs.release.findings import Ended, Finding, failed, judged, passed, unchecked
@@ -69,8 +70,9 @@ def certified(subject: Subject) -> Iterator[Finding]:
         yield failed(f"{about} are certified; the run claims {claimed.number} by {claimed.by}")
     inputs = subject.inputs
     dataset, key = inputs.dataset, inputs.partition_key
+    differing = partition.check_certificate(certificate, inputs.shards, inputs.private, key=key)
     yield from judged(
-        partition.check_certificate(certificate, inputs.shards, inputs.private, key=key),
+        [*differing, *other_encoders(certificate, dataset)],
         "ids, contents and places of all records are the certified ones",
     )
     stated, actual = relation.claimed(settings.stages), relation.of(dataset, claimed.by)
@@ -186,7 +188,7 @@ def _joined(settings: Settings, batch: int, found: voting.Votes) -> Iterator[Fin
     if "owners" in recorded:
         number = int(found.votes.sum(1).max(initial=0))
         yield from judged(
-            owners.faults(recorded["owners"], settings.relation, recorded["digest"], number),
+            merged_votes.faults(recorded["owners"], settings.relation, recorded["digest"], number),
             f"the certificate of the joined votes covers the relation {settings.relation!r}",
         )
 

@@ -15,7 +15,7 @@ from pate_jax.audit.subject import Subject
 from pate_jax.mechanisms.codec import to_dict
 from pate_jax.mechanisms.events import Answers
 from pate_jax.mechanisms.stable import StableAnswers, from_dict
-from pate_jax.runs import batches, budget, ledger, plans, stable_list, stages
+from pate_jax.runs import batches, budget, driver, ledger, plans, stable_list, stages
 from pate_jax.runs.answers import load_batch, load_charged, same
 from pate_jax.runs.crowds import release
 from pate_jax.runs.crowds.release import voters
@@ -274,7 +274,7 @@ def _headcount_faults(run: RunDirectory, number: CrowdLine) -> Iterator[str]:
     exact = np.array([[voters(storage.read_json(run.certificate, "certificate"))]])
     if number.exact != storage.digest(exact):
         yield "it is not the noisy form of the certified number"
-    again = release.draw(run, number, exact)
+    again = driver.noisy(run, number, exact)
     if not np.array_equal(again, ledger.unpack_table(number.values, number.event.shape)):
         yield "it does not follow from the certified number and the noise"
 

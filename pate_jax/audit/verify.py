@@ -52,6 +52,16 @@ from pate_jax.system import storage
 from pate_jax.system.tasks import HERE, Engine
 
 Checks = dict[str, tuple[Callable[[Subject], Iterable[Finding]], ...]]
+
+
+class Checked(NamedTuple):
+    """What is checked of one kind of run."""
+
+    plan: Callable[[Subject], Plan | None]  # all that it may spend, or has asked
+    checks: Checks
+    deep: Checks  # compute parts of it again
+
+
 _OUT_OF_SIGHT = (
     "that the shards are disjoint and that each teacher saw its own only",
     "that the votes are the teachers' labels, and that no input was asked about twice",
@@ -93,7 +103,7 @@ def of_run(
     student is trained again from public inputs and answers alone. Workers of an `engine` share these parts.
     """
     subject = Subject(run, retrained, deep, engine)
-    checks, again = checks_of(subject)
+    _, checks, again = checks_of(subject)
     if not deep:
         again = dict.fromkeys(again, (_shallow,))
     elif engine is not HERE:
@@ -118,7 +128,7 @@ class Deep(NamedTuple):
 def one_deep(one: Deep) -> tuple[Finding, ...]:
     """What such a check finds."""
     subject = _opened(one.root, one.retrained)
-    return tuple(made(*(partial(check, subject) for check in checks_of(subject)[1][one.name])))
+    return tuple(made(*(partial(check, subject) for check in checks_of(subject).deep[one.name])))
 
 
 @lru_cache(maxsize=1)
@@ -131,9 +141,9 @@ def _found(findings: tuple[Finding, ...], subject: Subject) -> tuple[Finding, ..
     return findings
 
 
-def checks_of(subject: Subject) -> tuple[Checks, Checks]:
-    """The checks of a run of its kind, and the deep ones, which compute parts of it again."""
-    return _CHECKS[kind_of(subject.run)]
+def checks_of(subject: Subject) -> Checked:
+    """What is checked of a run of its kind."""
+    return _OF_KIND[kind_of(subject.run)]
 
 
 def of_release(folder: Path) -> Examination:
@@ -158,7 +168,7 @@ def _spent(subject: Subject) -> Iterator[Finding]:
 
 def _entered(subject: Subject) -> Iterable[Finding]:
     """Whether the register that the run was recorded with shows all that it may spend, or has asked."""
-    return registration.examined(subject.run, _PLANS[kind_of(subject.run)](subject))
+    return registration.examined(subject.run, checks_of(subject).plan(subject))
 
 
 def _released(subject: Subject) -> Iterator[Finding]:
@@ -207,112 +217,119 @@ def _out_of_sight() -> Iterator[Finding]:
     yield from (unchecked(f"{what}: that needs private/") for what in _OUT_OF_SIGHT)
 
 
-_TEACHERS: Checks = {
-    "keys": (shards.keys,),
-    "public": (public.recorded,),
-    "partition": (shards.certified,),
-    "fed": (shards.fed,),
-    "votes": (shards.votes,),
-    "queries": (shards.queries,),
-    "ledger": (_shown, spending.lines),
-    "noise": (spending.noise,),
-    "budget": (_spent, _entered),
-    "statement": (spending.stated,),
-    "release": (_released,),
-}
-_TEACHERS_AGAIN: Checks = {
-    "chosen": (public.chosen,),
-    "labels": (retraining.labels,),
-    "teachers": (retraining.teachers,),
-    "student": (retraining.student_again,),
-}
-_CROWD: Checks = {
-    "keys": (shards.keys,),
-    "voters": (crowds.voters,),
-    "public": (public.recorded, crowds.public),
-    "apart": (shards.public_apart,),
-    "ledger": (crowds.lines,),
-    "noise": (crowds.noise,),
-    "register": (_entered,),
-    "statement": (crowds.stated,),
-    "release": (_released,),
-}
-_CROWD_AGAIN: Checks = {"table": (retraining.recounted,), "student": (retraining.student_of_tables,)}
-_TRAINING: Checks = {
-    "keys": (shards.keys,),
-    "public": (public.recorded,),
-    "apart": (shards.public_apart,),
-    "ledger": (baselines.ledger,),
-    "register": (_entered,),
-    "space": (baselines.space,),
-    "statement": (baselines.stated,),
-    "release": (_released,),
-}
-_TRAINING_AGAIN: Checks = {"student": (baselines.student_again,)}
-_CHOICE: Checks = {
-    "keys": (shards.keys,),
-    "apart": (public.recorded, shards.public_apart),
-    "charge": (tune.charged,),
-    "drawn": (tune.drawn,),
-    "voters": (tune.of_all(crowds.voters),),
-    "public": (tune.of_all(crowds.public),),
-    "ledger": (tune.of_all(crowds.lines),),
-    "noise": (tune.of_all(crowds.noise),),
-    "chosen": (tune.chosen,),
-    "register": (_entered,),
-    "statement": (tune.of_winner(crowds.stated),),
-    "release": (tune.of_winner(_released),),
-}
-_CHOICE_AGAIN: Checks = {
-    "table": (tune.of_all(retraining.recounted),),
-    "student": (tune.of_all(retraining.between_again),),
-}
-_METHOD: Checks = {
-    "keys": (shards.keys,),
-    "public": (public.recorded,),
-    "apart": (shards.public_apart,),
-    "voters": (methods.moved,),
-    "ledger": (methods.lines,),
-    "noise": (methods.noise,),
-    "register": (_entered,),
-    "statement": (methods.stated,),
-    "release": (_released,),
-}
-_METHOD_AGAIN: Checks = {"student": (methods.student_again,)}
-_LABELS: Checks = {
-    "labels": (_each_label,),
-    "budget": (labels.shared,),
-    "ledger": (labels.ledgers,),
-    "statement": (labels.stated,),
-    "release": (labels.released, _of_labels),
-}
-_LABELS_AGAIN: Checks = {"figures": (labels.measured_again,)}
-_PARTY: Checks = {
-    "keys": (shards.keys,),
-    "agreement": (parties.agreed,),
-    "public": (public.recorded, parties.public_space),
-    "apart": (shards.public_apart,),
-    "ledger": (parties.lines,),
-    "noise": (parties.own,),
-    "transcript": (parties.signed,),
-    "register": (_entered,),
-    "statement": (parties.stated,),
-    "release": (_released,),
-}
-_PLANS: dict[Kind, Callable[[Subject], Plan | None]] = {
-    "teachers": spending.asked,
-    "crowd": lambda subject: plan_of(subject.run),
-    "training": lambda subject: tasks.spending(tasks.opened(subject.run, subject.inputs.dataset)),
-    "choice": lambda subject: candidates.plan(subject.choice),
-    "party": lambda subject: subject.member.spends,
-    "method": lambda subject: own_methods.opened(subject.run).plan(),
-}
-_CHECKS: dict[Kind, tuple[Checks, Checks]] = {
-    "teachers": (_TEACHERS, _TEACHERS_AGAIN),
-    "crowd": (_CROWD, _CROWD_AGAIN),
-    "training": (_TRAINING, _TRAINING_AGAIN),
-    "choice": (_CHOICE, _CHOICE_AGAIN),
-    "party": (_PARTY, {}),
-    "method": (_METHOD, _METHOD_AGAIN),
-    "labels": (_LABELS, _LABELS_AGAIN),
+_OF_KIND: dict[Kind, Checked] = {
+    "teachers": Checked(
+        spending.asked,
+        {
+            "keys": (shards.keys,),
+            "public": (public.recorded,),
+            "partition": (shards.certified,),
+            "fed": (shards.fed,),
+            "votes": (shards.votes,),
+            "queries": (shards.queries,),
+            "ledger": (_shown, spending.lines),
+            "noise": (spending.noise,),
+            "budget": (_spent, _entered),
+            "statement": (spending.stated,),
+            "release": (_released,),
+        },
+        {
+            "chosen": (public.chosen,),
+            "labels": (retraining.labels,),
+            "teachers": (retraining.teachers,),
+            "student": (retraining.student_again,),
+        },
+    ),
+    "crowd": Checked(
+        lambda subject: plan_of(subject.run),
+        {
+            "keys": (shards.keys,),
+            "voters": (crowds.voters,),
+            "public": (public.recorded, crowds.public),
+            "apart": (shards.public_apart,),
+            "ledger": (crowds.lines,),
+            "noise": (crowds.noise,),
+            "register": (_entered,),
+            "statement": (crowds.stated,),
+            "release": (_released,),
+        },
+        {"table": (retraining.recounted,), "student": (retraining.student_of_tables,)},
+    ),
+    "training": Checked(
+        lambda subject: tasks.spending(tasks.opened(subject.run, subject.inputs.dataset)),
+        {
+            "keys": (shards.keys,),
+            "public": (public.recorded,),
+            "apart": (shards.public_apart,),
+            "ledger": (baselines.ledger,),
+            "register": (_entered,),
+            "space": (baselines.space,),
+            "statement": (baselines.stated,),
+            "release": (_released,),
+        },
+        {"student": (baselines.student_again,)},
+    ),
+    "choice": Checked(
+        lambda subject: candidates.plan(subject.choice),
+        {
+            "keys": (shards.keys,),
+            "apart": (public.recorded, shards.public_apart),
+            "charge": (tune.charged,),
+            "drawn": (tune.drawn,),
+            "voters": (tune.of_all(crowds.voters),),
+            "public": (tune.of_all(crowds.public),),
+            "ledger": (tune.of_all(crowds.lines),),
+            "noise": (tune.of_all(crowds.noise),),
+            "chosen": (tune.chosen,),
+            "register": (_entered,),
+            "statement": (tune.of_winner(crowds.stated),),
+            "release": (tune.of_winner(_released),),
+        },
+        {
+            "table": (tune.of_all(retraining.recounted),),
+            "student": (tune.of_all(retraining.between_again),),
+        },
+    ),
+    "method": Checked(
+        lambda subject: own_methods.opened(subject.run).plan(),
+        {
+            "keys": (shards.keys,),
+            "public": (public.recorded,),
+            "apart": (shards.public_apart,),
+            "voters": (methods.moved,),
+            "ledger": (methods.lines,),
+            "noise": (methods.noise,),
+            "register": (_entered,),
+            "statement": (methods.stated,),
+            "release": (_released,),
+        },
+        {"student": (methods.student_again,)},
+    ),
+    "labels": Checked(
+        lambda subject: None,  # each label's run is entered with its own
+        {
+            "labels": (_each_label,),
+            "budget": (labels.shared,),
+            "ledger": (labels.ledgers,),
+            "statement": (labels.stated,),
+            "release": (labels.released, _of_labels),
+        },
+        {"figures": (labels.measured_again,)},
+    ),
+    "party": Checked(
+        lambda subject: subject.member.spends,
+        {
+            "keys": (shards.keys,),
+            "agreement": (parties.agreed,),
+            "public": (public.recorded, parties.public_space),
+            "apart": (shards.public_apart,),
+            "ledger": (parties.lines,),
+            "noise": (parties.own,),
+            "transcript": (parties.signed,),
+            "register": (_entered,),
+            "statement": (parties.stated,),
+            "release": (_released,),
+        },
+        {},
+    ),
 }

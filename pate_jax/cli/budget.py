@@ -12,8 +12,8 @@ from tyro.conf import Positional, arg
 from pate_jax.accounting.inputs import CUSTOMARY_DELTA
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.stable import StableAnswers
+from pate_jax.runs import plans
 from pate_jax.runs import register as registers
-from pate_jax.runs import sums
 from pate_jax.runs.directory import RunDirectory
 
 
@@ -88,11 +88,11 @@ def _registered(found: dict[str, Any]) -> list[str]:
 
 def _group(group: Mapping[str, Any], limit: Mapping[str, Any] | None) -> list[str]:
     """The lines about runs on the same people."""
-    names, (first, *wider) = ", ".join(map(str, group["runs"])), (sums.Sum(**one) for one in group["sums"])
+    names, (first, *wider) = ", ".join(map(str, group["runs"])), (plans.Sum(**one) for one in group["sums"])
     share = "" if limit is None else f"; {group['share']:.1%} of the limit is spent"
     lines = [f"On the same people: {names}. Together {first.text()}, whatever the votes{share}."]
     return lines + [
-        f"  For {sums.WHOM[one.relation]}: no sum, since {one.silent} of these promise nothing for that."
+        f"  For {plans.WHOM[one.relation]}: no sum, since {one.silent} of these promise nothing for that."
         for one in wider
     ]
 

@@ -113,10 +113,10 @@ def count(
         out: the file for answers[question], estimates[question, class] and voters[question].
         json: print one JSON object.
     """
-    from pate_jax.runs.local import count as counting
+    from pate_jax.runs.local import ballot
 
-    found = counting.count(plan, files)
-    counting.write(out, found)
+    found = ballot.count(plan, files)
+    ballot.write(out, found)
     answered = int((found.answers >= 0).sum())
     if json:
         print(json_format.dumps({"out": str(out), "answered": answered, "parties": found.parties}))

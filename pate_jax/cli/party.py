@@ -90,9 +90,9 @@ def certificate(
         port: the port that it listens on while a vote is held.
         out: the folder for NAME.key.pem and NAME.card.json.
     """
-    from pate_jax.runs.parties import cards
+    from pate_jax.runs.parties.terms import make
 
-    key, card = cards.make(out, name, host, port, voters)
+    key, card = make(out, name, host, port, voters)
     print(f"{key}: keep it; whoever has it can take part as {name}")
     print(f"{card}: give it to whoever runs `pate party init`")
 
@@ -190,11 +190,11 @@ def student(run: RunPath, config: Annotated[StudentFlags, arg(name="")] = Auto()
         json: print one JSON object.
     """
     from pate_jax.runs.directory import RunDirectory
-    from pate_jax.runs.parties import students
+    from pate_jax.runs.parties.join import teach
 
     directory = RunDirectory(run)
     with directory.writing():
-        say(students.teach(directory, config), json)
+        say(teach(directory, config), json)
 
 
 def _finish(made: PartyStatement, out: Path, json: bool) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json as json_format
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 from tyro.conf import OmitArgPrefixes
 
@@ -20,10 +21,64 @@ from pate_jax.system.tasks import HERE_ALONE, Where
 from pate_jax.voting.votes import votes_of
 
 
+@dataclass(frozen=True)
+class PublicPart:
+    """Your public inputs, and how they are read and judged by; the flags are those of `pate run`."""
+
+    classes: int | str | None = None
+    """Number of classes, or their names; unset: those of the public labels, else 10."""
+    public: Path | None = None
+    """Your public inputs, of any kind that `pate run` takes, to say how right each kind of voters is expected
+    to be on them: judged by their own labels, if they have any, else by made-up ones."""
+    public_labels: bool = False
+    """Refuse public inputs that have no labels to judge by."""
+    metric: Metric = "accuracy"
+    """What voters are compared by on --public; balanced, auroc or auprc where an outcome is rare."""
+    positive: str | None = None
+    """Of two classes, the outcome that auprc is of; unset: the rarer one."""
+    label_column: str | None = None
+    """Column of a public table that holds the label."""
+    id_column: str | None = None
+    """Column of a public table that holds the id, from which nothing is learned."""
+    categories: Path | None = None
+    """JSON file with the categories of categorical columns; unset: those of the public part."""
+    scales: Path | None = None
+    """JSON file with offset and scale of numeric columns; unset: by the public part."""
+    image_size: int | None = None
+    """Height and width to which the images of a public folder are resized."""
+    text_column: str | None = None
+    """Column of a public table that holds free text, or several with commas between them."""
+    encoder: str | None = None
+    """What makes numbers of text, by name or its file or folder; unset: words."""
+
+    def __post_init__(self) -> None:
+        if self.public_labels and self.public is None:
+            raise PateError("--public-labels goes with --public, the file that holds them")
+
+    def opened(self, public: Path) -> data.Dataset:
+        """The public inputs, as a run opens them."""
+        options = {name: getattr(self, name) for name in _READ}
+        found = data.public_parts(public, **options, encoder=data.encoders.frozen(self.encoder))
+        if self.public_labels and found.public.labels is None:
+            raise PateError(f"{public} has no labels to judge by: leave out --public-labels")
+        return found
+
+    def flags(self) -> str:
+        """These inputs in the command of a run."""
+        metric = None if self.metric == "accuracy" else self.metric
+        given = {"metric": metric, "positive": self.positive}
+        given |= {name: getattr(self, name) for name in (*_READ, "encoder")}
+        return "".join(
+            f" --{name.replace('_', '-')} {value}" for name, value in given.items() if value is not None
+        )
+
+
+_READ = ("label_column", "id_column", "categories", "scales", "classes", "image_size", "text_column")
+
+
 def plan(
     records: int,
     epsilon: float,
-    classes: int | str | None = None,
     delta: float | None = None,
     answers: int | None = None,
     queries: int = 2000,
@@ -32,17 +87,7 @@ def plan(
     votes: Path | None = None,
     judged_on: Literal["public", "synthetic"] | None = None,
     dataset: str | None = None,
-    public: Path | None = None,
-    public_labels: bool = False,
-    metric: Metric = "accuracy",
-    positive: str | None = None,
-    label_column: str | None = None,
-    id_column: str | None = None,
-    categories: Path | None = None,
-    scales: Path | None = None,
-    image_size: int | None = None,
-    text_column: str | None = None,
-    encoder: str | None = None,
+    part: Annotated[PublicPart, OmitArgPrefixes] = PublicPart(),
     json: bool = False,
     where: Annotated[Where, OmitArgPrefixes] = HERE_ALONE,
 ) -> None:
@@ -54,7 +99,6 @@ def plan(
     Args:
         records: how many private records there are; only the two first digits count.
         epsilon: what may be spent at most, by data-independent accounting.
-        classes: number of classes, or their names; unset: those of the public labels, else 10.
         delta: the delta of the guarantee; unset: 1e-5, or of more than 10,000 records the power of ten below
             one over ten times their number, which is public here.
         answers: how many answers are wanted; unset: the most that a student can use.
@@ -64,34 +108,19 @@ def plan(
         votes: a file of public or synthetic votes to judge by, in place of a model; needs --judged-on.
         judged_on: whose records those votes come from; private votes are refused.
         dataset: the data set to name in the command; unset: files of your own.
-        public: your public inputs, of any kind that `pate run` takes, to say how right each kind of voters is
-            expected to be on them: judged by their own labels, if they have any, else by made-up ones.
-        public_labels: refuse public inputs that have no labels to judge by.
-        metric: what voters are compared by on --public; balanced, auroc or auprc where an outcome is rare.
-        positive: of two classes, the outcome that auprc is of; unset: the rarer one.
-        label_column: column of a public table that holds the label.
-        id_column: column of a public table that holds the id, from which nothing is learned.
-        categories: JSON file with the categories of categorical columns; unset: those of the public part.
-        scales: JSON file with offset and scale of numeric columns; unset: by the public part.
-        image_size: height and width to which the images of a public folder are resized.
-        text_column: column of a public table that holds free text, or several with commas between them.
-        encoder: what makes numbers of text, by name or its file or folder; unset: words.
+        part: your public inputs.
         json: print one JSON object.
         where: who rehearses on --public.
     """
     records = planning.counted(records)
     delta = delta_beside(records, CUSTOMARY_DELTA) if delta is None else delta
-    if public is not None:
-        named = (label_column, id_column, categories, scales, classes, image_size, text_column, encoder)
-        wish = _Wish(public.expanduser(), records, epsilon, delta, public_labels, metric, positive, *named)
-        _tell_of_all(wish, json, where)
+    if part.public is not None:
+        _tell_of_all(part.public.expanduser(), part, records, epsilon, delta, json, where)
         return
-    if public_labels:
-        raise PateError("--public-labels goes with --public, the file that holds them")
-    models, known_classes = _models(records, classes, like, votes, judged_on)
+    models, classes = _models(records, part.classes, like, votes, judged_on)
     found = planning.plan(
         records,
-        known_classes,
+        classes,
         epsilon,
         delta,
         answers=answers,
@@ -99,21 +128,14 @@ def plan(
         teachers=teachers or planning.TEACHERS,
         models=models,
     )
-    command = found.best.command(dataset, delta, found.records)
-    rival = stable.outlook(
-        models,
-        teachers=found.best.teachers,
-        shard=found.best.shard,
-        classes=known_classes,
-        queries=queries,
-        budget=epsilon,
-        delta=delta,
-    )
+    command, best = found.best.command(dataset, delta, found.records), found.best
+    size = {"teachers": best.teachers, "shard": best.shard, "classes": classes, "queries": queries}
+    rival = stable.outlook(models, **size, budget=epsilon, delta=delta)
     if json:
         more = {"command": command, "delta": delta, "stable_answers": rival.to_dict()}
         print(json_format.dumps({**found.to_dict(), **more}))
     else:
-        _tell(found, command, delta, known_classes, rival)
+        _tell(found, command, delta, classes, rival)
 
 
 def _models(
@@ -132,75 +154,31 @@ def _models(
     return (vote_models.VotesOf(votes.stem, known.votes, known.labels, size),), known.votes.shape[1]
 
 
-class _Wish(NamedTuple):
-    """What is wished, and the public inputs that it is planned for."""
-
-    public: Path
-    records: int
-    epsilon: float
-    delta: float
-    labelled: bool
-    metric: Metric
-    positive: str | None
-    label_column: str | None
-    id_column: str | None
-    categories: Path | None
-    scales: Path | None
-    classes: int | str | None
-    image_size: int | None
-    text_column: str | None
-    encoder: str | None
-
-    def opened(self) -> data.Dataset:
-        """The public inputs, as a run opens them."""
-        names = ("label_column", "id_column", "categories", "scales", "classes", "image_size")
-        options = {name: getattr(self, name) for name in (*names, "text_column")}
-        found = data.public_parts(self.public, **options, encoder=data.encoders.frozen(self.encoder))
-        if self.labelled and found.public.labels is None:
-            raise PateError(f"{self.public} has no labels to judge by: leave out --public-labels")
-        return found
-
-    def command(self, voters: str) -> str:
-        """The run that these voters make."""
-        flags = {
-            "--metric": None if self.metric == "accuracy" else self.metric,
-            "--positive": self.positive,
-            "--label-column": self.label_column,
-            "--id-column": self.id_column,
-            "--categories": self.categories,
-            "--scales": self.scales,
-            "--classes": self.classes,
-            "--image-size": self.image_size,
-            "--text-column": self.text_column,
-            "--encoder": self.encoder,
-        }
-        given = "".join(f" {flag} {value}" for flag, value in flags.items() if value is not None)
-        private = f"PRIVATE{self.public.suffix}"
-        return f"pate run --private {private} --public {self.public}{given} --delta {self.delta:g} {voters}"
-
-
-def _tell_of_all(wish: _Wish, json: bool, where: Where) -> None:
+def _tell_of_all(
+    public: Path, part: PublicPart, records: int, epsilon: float, delta: float, json: bool, where: Where
+) -> None:
     from pate_jax.accounting.inputs import check_delta
     from pate_jax.crowd.metric import named
     from pate_jax.runs import public_labels, voters_comparison
     from pate_jax.runs.inputs import refuse_several
 
-    check_delta(wish.delta)
-    refuse_several(wish.label_column, "pate plan", wish.epsilon, wish.delta)
-    if not 0 < wish.epsilon < float("inf"):
-        raise PateError(f"epsilon={wish.epsilon} must be a finite number above 0; 1 is an example")
-    pool = wish.opened()
-    metric = named(wish.metric, wish.positive, pool.class_names)
+    check_delta(delta)
+    refuse_several(part.label_column, "pate plan", epsilon, delta)
+    if not 0 < epsilon < float("inf"):
+        raise PateError(f"epsilon={epsilon} must be a finite number above 0; 1 is an example")
+    pool = part.opened(public)
+    metric = named(part.metric, part.positive, pool.class_names)
     with tasks.engine(where, private=False) as engine:
         found = voters_comparison.rehearsed(
             pool,
-            records=wish.records,
-            epsilon=wish.epsilon,
-            delta=wish.delta,
+            records=records,
+            epsilon=epsilon,
+            delta=delta,
             metric=metric,
             engine=engine,
         )
-    command = wish.command(found.flags(wish.epsilon))
+    files = f"--private PRIVATE{public.suffix} --public {public}"
+    command = f"pate run {files}{part.flags()} --delta {delta:g} {found.flags(epsilon)}"
     if json:
         kinds = {name: one._asdict() for name, one in found.expected.items()}
         print(
@@ -208,7 +186,7 @@ def _tell_of_all(wish: _Wish, json: bool, where: Where) -> None:
         )
         return
     labels = "labels made up in several ways" if pool.public.labels is None else "their own labels"
-    print(f"Some {wish.records:,} records, {len(pool.public.inputs):,} public inputs, judged by {labels}:\n")
+    print(f"Some {records:,} records, {len(pool.public.inputs):,} public inputs, judged by {labels}:\n")
     if pool.public.labels is None:
         print(
             "No forecast without public labels: nothing public says which of these labels yours are like.\n"

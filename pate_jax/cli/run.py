@@ -184,7 +184,7 @@ def aggregate(
         json: print one JSON object.
     """
     from pate_jax.runs import batches, pipeline, publication, registration
-    from pate_jax.runs.parties import owners
+    from pate_jax.runs.parties import merged_votes
 
     run = _run_of(source, out)
     check_budget(budget_epsilon)
@@ -198,7 +198,7 @@ def aggregate(
             votes = votes_of(source, labels_are_teacher_labels)
             teachers = int(votes.votes.sum(1).max(initial=0))
             check_threshold(chosen, teachers)
-            batches.adopt(run, votes, seed, more, relation, owners.beside(source))
+            batches.adopt(run, votes, seed, more, relation, merged_votes.beside(source))
             progress.warn(threshold_warning(chosen, teachers))
         else:
             if relation is not None:

@@ -4,7 +4,7 @@ A record's number is `a` steps of its public range. A line says `v W` of a recor
 adds this vector times `r / width`, where `r = a - v W` is cut to at most `width`; a user adds the mean of all
 its records would. Each noisy sum moves the line by what it fits of that: where the pool's second moment is
 not the records', the next step sees what is left. All is in whole numbers, so what a voter adds is a function
-of its own records and of public numbers.
+of its own records and of public numbers. Teachers of several labels are such regressions too (`named`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int, Num
+from jaxtyping import Bool, Float, Int, Num
 from scipy.linalg import cholesky, solve_triangular
 
 from pate_jax.crowd import classifier, shares
@@ -72,18 +72,26 @@ def ridge(
     >>> weights.round(2).tolist(), bool(abs(rest).max() < 0.1)
     ([3.0, 1.0], True)
     """
-    middle, mean = seen.mean(0), float(np.mean(known))
+    weights, rest = ridges(seen, known[:, None])
+    return weights[:, 0], rest[:, 0]
+
+
+def ridges(
+    seen: Num[np.ndarray, "n entries"], known: Num[np.ndarray, "n targets"]
+) -> tuple[Float[np.ndarray, "entries_and_constant targets"], Float[np.ndarray, "n targets"]]:
+    """The same for several targets of the same rows, each under a penalty of its own."""
+    middle, mean = seen.mean(0), known.mean(0)
     left, values, right = np.linalg.svd(seen - middle, full_matrices=False)
     along, unit = left.T @ (known - mean), float((values**2).mean()) or 1.0
-
-    def missed(penalty: float) -> Float[np.ndarray, " n"]:
-        kept = values**2 / (values**2 + penalty * unit)
-        lever = np.minimum((left**2) @ kept + 1 / len(known), 0.99)
-        return np.asarray((known - mean - left @ (kept * along)) / (1 - lever))
-
-    penalty = min(_PENALTIES, key=lambda one: float((missed(one) ** 2).mean()))
-    weights = right.T @ (values / (values**2 + penalty * unit) * along)
-    return np.append(weights, mean - middle @ weights), missed(penalty)
+    kept = values[:, None] ** 2 / (values[:, None] ** 2 + np.array(_PENALTIES) * unit)
+    lever = np.minimum((left**2) @ kept + 1 / len(known), 0.99)
+    fitted = np.einsum("ne,ep,et->npt", left, kept, along, optimize=True)
+    missed = ((known - mean)[:, None] - fitted) / (1 - lever)[:, :, None]
+    best = (missed**2).mean(0).argmin(0)
+    penalties = np.array(_PENALTIES)[best]
+    weights = right.T @ (values[:, None] / (values[:, None] ** 2 + penalties * unit) * along)
+    rest = np.take_along_axis(missed, best[None, None], axis=1)[:, 0]
+    return np.concatenate([weights, (mean - middle @ weights)[None]]), rest
 
 
 def numbers(space: Space, scaling: Scaling, line: Line, people: Voters) -> Int[np.ndarray, "1 entries"]:
@@ -192,6 +200,47 @@ def predicted(
     seen, steps = seen[order], steps[order]
     weights, _ = ridge(seen[:, :-1], steps - line.steps(seen))
     return np.asarray(np.clip((asked[:, :-1] @ weights[:-1] + weights[-1]) / line.width, -1, 1))
+
+
+def counted(
+    seen: Int[np.ndarray, "n entries"],
+    held: Bool[np.ndarray, "n labels"],
+    shards: Iterable[np.ndarray],  # rows of each
+    asked: Int[np.ndarray, "query entries"],
+    most: int,
+) -> Int[np.ndarray, "query labels"]:
+    """How many teachers name each label of the asked vectors, each by rows of its own; private."""
+    total = np.zeros((len(asked), held.shape[1]), np.int64)
+    for rows in shards:
+        if len(rows):
+            total += named(seen[rows], held[rows], asked, most)
+    return total
+
+
+def named(
+    seen: Int[np.ndarray, "n entries"],
+    held: Bool[np.ndarray, "n labels"],
+    asked: Int[np.ndarray, "query entries"],
+    most: int,
+) -> Bool[np.ndarray, "query labels"]:
+    """The labels that one teacher names: those that are more likely than not, and `most` of these at most.
+
+    The teacher is a ridge regression for each label. Of more labels it names those that are likeliest.
+
+    >>> rows, asked = np.array([[-9, 2], [-5, 2], [5, 2], [9, 2]]), np.array([[-7, 2], [7, 2], [30, 2]])
+    >>> held = np.array([[0, 0, 1], [0, 0, 1], [1, 0, 1], [1, 1, 1]], bool)
+    >>> named(rows, held, asked, most=3).astype(int).tolist()
+    [[0, 0, 1], [1, 0, 1], [1, 1, 1]]
+    >>> named(rows, held, asked, most=1).astype(int).tolist()
+    [[0, 0, 1], [0, 0, 1], [1, 0, 0]]
+    """
+    order = np.lexsort((*held.T, *seen.T))  # so that no bit depends on what records are called
+    weights, _ = ridges(seen[order, :-1], held[order].astype(np.float64))
+    likely = asked[:, :-1] @ weights[:-1] + weights[-1]
+    first = np.argsort(-likely, axis=1, kind="stable")[:, :most]
+    among = np.zeros(likely.shape, bool)
+    np.put_along_axis(among, first, True, axis=1)
+    return np.asarray(among & (likely > 1 / 2))
 
 
 def answer(

@@ -175,6 +175,8 @@ class Dataset:
     ids_are: Ids = "given"  # `pate_jax.data.relation` derives from it whom the guarantee covers
     trial: bool = False  # whether its parts are those of one private file, by the mark of `pate split`
     target: Target | None = None  # where labels are steps of a number's range, and classes its two ends
+    # Of several labels, each with its two classes: a record's label is a number with a bit for each.
+    several: tuple[tuple[str, tuple[str, ...]], ...] = ()
     scan: Any = None  # a `Scanned`, where private ones lie in several files; `private` knows shapes alone
     show_public: bool = True  # whether public rows may go into a release; an owner's own only if she says so
 

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from pate_jax.data import tables
-from pate_jax.data.dataset import class_names_of
+from pate_jax.data.dataset import Dataset, Part, class_names_of
 from pate_jax.data.tables import missing
 from pate_jax.data.targets import Target
 from pate_jax.errors import PateError
 
 _MOST = 2000  # classes, unless they are declared
 _LISTED = 200  # classes that a command may name
+_MOST_NAMED = 62  # labels, each of which is a bit of one whole number
 
 
 class Known(NamedTuple):
@@ -158,3 +160,74 @@ def named(labels: np.ndarray, class_names: Sequence[str], place: str) -> np.ndar
             f"{list(class_names)}; declare it in classes or correct the row"
         )
     return np.array([positions[value] for value in values], np.int32)
+
+
+def joined(names: Sequence[str], each: Sequence[Dataset]) -> Dataset:
+    """The data of several labels, from those of each: a record's label is a number with a bit for each.
+
+    >>> from pate_jax import data
+    >>> drawn = replace(data.load("strokes", size=4), classes=2, class_names=("no", "yes"))
+    >>> rows = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
+    >>> of = [replace(drawn, private=drawn.private._replace(labels=one)) for one in rows]
+    >>> both = joined(["sick", "died"], of)
+    >>> both.private.labels.tolist(), of_one(both, 1).private.labels.tolist()
+    ([0, 2, 1, 3], [0, 1, 0, 1])
+    """
+    first = each[0]
+    for name, one in zip(names, each, strict=True):
+        if one.classes != 2:
+            raise PateError(
+                f"--label-column {name} has {one.classes} classes, and teachers name labels of two: give "
+                "--voters sums, neighbours or auto"
+            )
+        if one.scan is not None:
+            raise PateError(
+                f"teachers of several labels need private records in one file: {one.scan.scan.place}"
+            )
+        if one.private.ids.tolist() != first.private.ids.tolist() or one.columns != first.columns:
+            raise PateError(f"the private file was changed while --label-column {name} was read: repeat")
+    if len(each) > _MOST_NAMED:
+        raise PateError(f"{len(each)} labels are more than the {_MOST_NAMED} that teachers name: give fewer")
+    test = None if first.test is None else _joined([one.test for one in each])
+    return replace(
+        first,
+        private=_joined([one.private for one in each]),
+        public=_joined([one.public for one in each]),
+        test=test,
+        several=tuple((name, one.class_names) for name, one in zip(names, each, strict=True)),
+    )
+
+
+def _joined(parts: Sequence[Part | None]) -> Part:
+    """A part with all labels; without any where one of them is not known."""
+    there = [part for part in parts if part is not None]
+    known = [np.asarray(part.labels, np.int64) for part in there if part.labels is not None]
+    if len(known) < len(parts):
+        return there[0]._replace(labels=None)
+    return there[0]._replace(labels=np.sum([one << place for place, one in enumerate(known)], 0))
+
+
+def bits(labels: np.ndarray, number: int) -> np.ndarray:
+    """Which of so many labels each record has, [record, label].
+
+    >>> bits(np.array([0, 2, 3]), 2).tolist()
+    [[False, False], [False, True], [True, True]]
+    """
+    return np.asarray(labels[:, None] >> np.arange(number) & 1, bool)
+
+
+def of_one(dataset: Dataset, place: int) -> Dataset:
+    """The data of one of several labels; of records that may not be read nothing is read."""
+
+    def one(part: Part) -> Part:
+        known = part.labels if isinstance(part.labels, np.ndarray) else None
+        return part if known is None else part._replace(labels=(known >> place & 1).astype(np.int32))
+
+    return replace(
+        dataset,
+        private=one(dataset.private),
+        public=one(dataset.public),
+        test=None if dataset.test is None else one(dataset.test),
+        class_names=dataset.several[place][1],
+        several=(),
+    )

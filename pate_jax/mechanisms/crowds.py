@@ -18,6 +18,8 @@ are released. The sampler and the accountant read the same description.
   a record or user adds is no longer than `length`, whatever it is.
 - `TeacherSums`: here teachers cast the vectors. A record, or a user, is with one teacher, which may say
   anything else without it: changed, added or removed, it moves the sum by at most twice the `length`.
+- `TeacherVotes`: of each input a teacher names at most `most` of several labels, so one that names others
+  changes at most `2 most` counts of an input by 1, and no more of them than there are labels.
 
 The rounded Gaussian is the default noise: a Gaussian rounded to the nearest whole number. Because the sums
 are whole numbers, `sum + round(noise) = round(sum + noise)` is a function of the sum with Gaussian noise. So
@@ -150,6 +152,39 @@ class TeacherSums(_Noisy):
 
 
 @dataclass(frozen=True)
+class TeacherVotes(_Noisy):
+    """How many teachers name each of several labels, with noise, [queries, labels].
+
+    >>> release = TeacherVotes(teachers=50, queries=30, labels=7, most=2, sigma=40.0)
+    >>> release.squared_shift("changed"), release.squared_shift("joined"), release.shape
+    (120, 120, (30, 7))
+    >>> TeacherVotes(teachers=50, queries=30, labels=7, most=7, sigma=40.0).squared_shift("changed")
+    210
+    """
+
+    name: ClassVar[str] = "teacher-votes"
+    teachers: int
+    queries: int
+    labels: int
+    most: int  # labels that a teacher names of an input, at most
+    sigma: float
+    family: WholeFamily = "rounded_gaussian"
+
+    def __post_init__(self) -> None:
+        _check(self, 2)
+        at_least(1, teachers=self.teachers, queries=self.queries, labels=self.labels, most=self.most)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape of the table that is released."""
+        return self.queries, self.labels
+
+    def squared_shift(self, change: Change) -> int:
+        """The square of the length by which one record moves the table, in whatever way it changes."""
+        return self.queries * min(self.labels, 2 * self.most) * _times(change, 1)
+
+
+@dataclass(frozen=True)
 class _Number(_Noisy):
     """One number with noise."""
 
@@ -249,7 +284,8 @@ class Comparison(_Noisy):
 
 CrowdTable = NeighbourCounts | ClassSums
 Judgement = Score | Comparison  # what voters say who vote in no table
-CrowdRelease = NeighbourCounts | ClassSums | TeacherSums | HeadCount | Score | Comparison
+OfTeachers = TeacherSums | TeacherVotes  # one record moves them alike, whether it is changed or removed
+CrowdRelease = NeighbourCounts | ClassSums | OfTeachers | HeadCount | Score | Comparison
 BY_NAME: dict[str, type[CrowdRelease]] = {kind.name: kind for kind in get_args(CrowdRelease)}
 
 
@@ -263,7 +299,7 @@ def from_dict(description: object) -> CrowdRelease:
     return cast(CrowdRelease, codec.from_dict(CrowdRelease, description, "release"))
 
 
-def _check(release: NeighbourCounts | ClassSums | TeacherSums | Comparison | _Number, classes: int) -> None:
+def _check(release: CrowdTable | OfTeachers | Comparison | _Number, classes: int) -> None:
     """Refuse what makes no sense."""
     settle_numbers(release)
     for field in dataclasses.fields(release):

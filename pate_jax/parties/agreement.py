@@ -94,7 +94,7 @@ class Agreement:
 
     Sums have one row for each direction of the space in place of a query: `queries` counts the rows.
     `training` is for whoever trains the voters and is part of the digest. `vote` numbers the votes that the
-    same parties hold; a party refuses a number that its key's record shows already (`runs.parties.claims`).
+    same parties hold; a party refuses a number that its key's record shows already (`runs.parties.ledger`).
 
     >>> from pate_jax.parties import certificates
     >>> names = ["north", "south", "west"]

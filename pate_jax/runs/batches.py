@@ -26,12 +26,12 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
 from pate_jax.mechanisms.events import Answers
 from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
-from pate_jax.runs import budget, driver, ledger, plans, publication, stable_list, streams
+from pate_jax.runs import budget, driver, ledger, plans, publication, stable_list
 from pate_jax.runs.answers import load_answers, load_batch, load_charged, shown, subset
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.driver import Method, Question
 from pate_jax.runs.ledger import AnswerLine
-from pate_jax.runs.parties import owners
+from pate_jax.runs.parties import merged_votes
 from pate_jax.runs.record import refuse_crowd, stage_of
 from pate_jax.runs.thresholds import check_threshold
 from pate_jax.system import progress, storage
@@ -50,7 +50,7 @@ def adopt(
     seed: int | None,
     more: bool = False,
     relation: Relation | None = None,
-    certificate: owners.Certificate | None = None,
+    certificate: merged_votes.Certificate | None = None,
 ) -> None:
     """Begin a run from votes that were made elsewhere or, with `more`, continue it with another list.
 
@@ -61,7 +61,7 @@ def adopt(
     _check_declared(run, relation)
     check_totals(votes.votes)
     if certificate is not None:
-        owners.check(certificate, relation or run.record.read().relation, votes)
+        merged_votes.check(certificate, relation or run.record.read().relation, votes)
     batch = _batch_of(run, votes, more)
     run.secret.draw(seed)
     declare(run, relation)
@@ -191,7 +191,7 @@ def draw(run: RunDirectory, line: AnswerLine, votes: np.ndarray) -> aggregate.An
     if not len(votes):
         counts = jnp.zeros(votes.shape, jnp.int32) if mechanism.releases_counts else None
         return aggregate.Answers(jnp.zeros(0, jnp.int32), jnp.zeros(0, bool), counts=counts)
-    key = streams.key(run, line._replace(exact=storage.digest(votes)).stream)
+    key = run.secret.key(line._replace(exact=storage.digest(votes)).stream)
     return aggregate.answer(mechanism, jnp.asarray(votes), key=key)
 
 

@@ -7,7 +7,7 @@ teachers and classes, delta and the ledger so far, so a refusal reveals nothing 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -204,11 +204,16 @@ def summary(run: RunDirectory) -> dict[str, Any]:
 
 
 def of_releases(
-    run: RunDirectory, lines: Sequence[CrowdLine], epsilon: float | None, delta: float
+    run: RunDirectory,
+    lines: Sequence[CrowdLine],
+    delta: float,
+    state: Callable[[RunDirectory, float], accounting.Statement],
 ) -> dict[str, Any]:
     """What `summary` says of a run whose tables together have one figure."""
+    if not lines:
+        raise PateError(f"{run.root} has released nothing yet: there is nothing to show")
     shown = [{name: to_dict(line)[name] for name in ("batch", "event", "order", "cost")} for line in lines]
-    spent = {"epsilon": epsilon, "delta": delta}
+    spent = {"epsilon": state(run, delta).headline.epsilon, "delta": delta}
     return {"run_dir": str(run.root), "releases": shown, "budget": None, "spent": spent, "left": None}
 
 

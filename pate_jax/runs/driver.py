@@ -16,10 +16,11 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 
+from pate_jax.aggregate.noise import noisy_table
 from pate_jax.errors import PateError
-from pate_jax.runs import budget, ledger, publication, registration, streams
+from pate_jax.runs import budget, ledger, publication, registration
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.ledger import Line, Released
+from pate_jax.runs.ledger import CrowdLine, Line, Released
 from pate_jax.runs.plans import Plan
 from pate_jax.system import storage
 
@@ -60,7 +61,7 @@ class Method(Generic[E]):
 
     def draw(self, line: Line[E], exact: np.ndarray, released: Sequence[Line[E]]) -> Line[E]:
         """The line with the noisy value in it, under the run's noise: the same at every call."""
-        raise NotImplementedError
+        return line._replace(values=ledger.pack_table(noisy(self.run, cast(CrowdLine, line), exact)))
 
     def shows(self, released: Sequence[Line[E]]) -> publication.Shows | None:
         """Whether these lines show what a published statement is of; None: nothing may be published yet."""
@@ -105,6 +106,12 @@ class ChargedFirst(Method[E]):
             )
 
 
+def noisy(run: RunDirectory, line: CrowdLine, table: np.ndarray) -> np.ndarray:
+    """The noisy form of this table under the run's noise for a line: the same at every call."""
+    key = run.secret.key(line._replace(exact=storage.digest(table)).stream)
+    return noisy_table(line.event, table, key=key).values
+
+
 def release(method: Method[E]) -> list[Line[E]]:
     """Ask, measure and draw until nothing is left to ask; every line that there is, in order."""
     run = method.run
@@ -128,4 +135,4 @@ def _charged(method: Method[E], question: Question[E], released: Sequence[Line[E
     line: Line[Any] = Line(
         question.number, question.event, storage.digest(exact), question.public, "", fixed, *paid, ""
     )
-    return method.draw(line, exact, released)._replace(noise=streams.commitment(run, line.stream))
+    return method.draw(line, exact, released)._replace(noise=run.secret.commitment(line.stream))

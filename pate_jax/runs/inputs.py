@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +17,7 @@ from pate_jax.accounting.exact import counts
 from pate_jax.accounting.inputs import CUSTOMARY_DELTA
 from pate_jax.crowd.plan import space_kind
 from pate_jax.data import encoders, forms, partition, relation, shuffle, texts
+from pate_jax.data import labels as of_labels
 from pate_jax.data.survey import Surveyed
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError, SharedInputs
@@ -160,6 +162,11 @@ def record(run: RunDirectory, dataset: data.Dataset, choice: DataChoice) -> None
     """Record what a run reads: its public part, how its data were chosen, and whether they are of a trial."""
     if dataset.target is not None and METHOD not in run.record.read():
         raise PateError(f"--target {dataset.target.name} is a number, which `pate run --voters sums` learns")
+    if dataset.several and METHOD not in run.record.read():
+        raise PateError(
+            f"--label-column {choice.label_column} names several labels, which `pate run` learns under one "
+            "budget: name one, and the others in --leave-out"
+        )
     public_part.agree(run, dataset)
     run.record.agree("data", to_settings(choice), but_not=WHERE)
     limits = [column.name for column in dataset.columns if column.form == forms.LIMITS]
@@ -176,9 +183,23 @@ def open_data(choice: DataChoice, keep: Path | None = None, engine: Engine = HER
     `keep` is the private folder of a run for what a slow encoder makes of texts; a private table in several
     files is read by the `engine`.
     """
+    labels = texts.named(choice.label_column, "label_column")
+    if len(labels) > 1:
+        each = [open_data(of_label(choice, labels, label), keep, engine) for label in labels]
+        return of_labels.joined(labels, each)
     found = _opened(choice, keep, engine)
     measured.check(found, choice.positive, choice.by_group)
     return found
+
+
+def of_label(choice: DataChoice, labels: Sequence[str], label: str) -> DataChoice:
+    """The data of one of several labels, to which the others are no inputs.
+
+    >>> of_label(DataChoice(leave_out="site"), ("sick", "died"), "sick").leave_out
+    'site,died'
+    """
+    others = [*texts.named(choice.leave_out, "leave_out"), *(one for one in labels if one != label)]
+    return replace(choice, label_column=label, leave_out=",".join(others))
 
 
 def open_classes(choice: DataChoice, command: str, keep: Path | None = None) -> data.Dataset:

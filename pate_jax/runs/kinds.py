@@ -28,9 +28,9 @@ class Answers(NamedTuple):
 
 _TEACHERS = Answers(stages.tell, stages.tell_owner, budget.summary)
 _OF_KIND: dict[Kind, Answers] = {
-    "crowd": Answers(crowds.tell, results.tell_owner, crowds.summary, crowds.account, crowds.teach),
+    "crowd": Answers(results.tell_plain, results.tell_owner, crowds.summary, crowds.account, crowds.teach),
     "training": Answers(training.tell, training.tell_owner, training.summary, words=training.told),
-    "method": Answers(methods.tell, results.tell_owner, methods.summary, methods.account),
+    "method": Answers(results.tell_plain, results.tell_owner, methods.summary, methods.account),
     "labels": Answers(labels.tell, labels.tell, labels.summary),
 }
 

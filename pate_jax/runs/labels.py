@@ -9,10 +9,11 @@ recorded, and all runs are entered in the register, before the first release.
 
 from __future__ import annotations
 
-import re
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,20 +23,44 @@ from pate_jax import accounting
 from pate_jax.accounting.costs import Tables
 from pate_jax.accounting.crowd_statement import CrowdStatement
 from pate_jax.accounting.exact import counts
-from pate_jax.data import texts
+from pate_jax.crowd import plan, vectors
+from pate_jax.crowd.classifier import Linear
+from pate_jax.crowd.numbers import counted, ridge
+from pate_jax.crowd.plan import Plan as CrowdPlan
+from pate_jax.data import Part, partition, texts
+from pate_jax.data.labels import bits, of_one
 from pate_jax.errors import PateError, PateWarning
 from pate_jax.mechanisms.crowds import Comparison, CrowdRelease, HeadCount, Score
-from pate_jax.runs import budget, config_file, inputs, ledger, measured, publication, registration, results
-from pate_jax.runs.crowds import choice
+from pate_jax.models.spaces import Learned
+from pate_jax.runs import (
+    budget,
+    config_file,
+    inputs,
+    ledger,
+    measured,
+    methods,
+    publication,
+    registration,
+    results,
+)
+from pate_jax.runs.crowds import choice, forecast
 from pate_jax.runs.crowds import inputs as crowds
 from pate_jax.runs.directory import RunDirectory
+from pate_jax.runs.ledger import CrowdLine
+from pate_jax.runs.methods import OwnMethod
 from pate_jax.runs.plans import Plan
 from pate_jax.runs.record import LABEL, LABELS
 from pate_jax.runs.release import labels as bundle
 from pate_jax.runs.report import labels_page
 from pate_jax.runs.settings import CUSTOMARY_EPSILON, DataChoice, RunConfig
-from pate_jax.student import Student
+from pate_jax.student import PublicInputs, Student, Students, sums
+from pate_jax.student.settings import Auto
+from pate_jax.student.several import folder_of
 from pate_jax.system import devices, progress, storage
+
+TEACHERS = "teachers of labels"
+ASKED = 1000  # public inputs that teachers name the labels of, at most
+_SHOWN = 0.99  # of public inputs, which have no more labels than a teacher may name
 
 
 class Several(NamedTuple):
@@ -53,8 +78,7 @@ class Several(NamedTuple):
         >>> Several(("sick", "in/out"), 1.0, 1e-5, "record", 0.68).folder("in/out")
         '2-in-out'
         """
-        plain = re.sub(r"[^A-Za-z0-9]+", "-", label).strip("-")[:40]
-        return f"{self.labels.index(label) + 1}-{plain}".rstrip("-")
+        return folder_of(self.labels, label)
 
     def run(self, run: RunDirectory, label: str) -> RunDirectory:
         """The run of a label."""
@@ -90,6 +114,8 @@ def run(
     config: RunConfig, labels: Sequence[str], one: Callable[[RunConfig], dict[str, Any]]
 ) -> dict[str, Any]:
     """Make the run of each label by `one`, and what follows from all; what is finished is not repeated."""
+    if config.who == "teachers":
+        return by_teachers(config, labels)
     _check(config)
     directory = RunDirectory(config.directory)
     epsilon = CUSTOMARY_EPSILON if config.epsilon is None else config.epsilon
@@ -109,9 +135,10 @@ def run(
 def _check(config: RunConfig) -> None:
     """Refuse what is for one label only."""
     several = f"--label-column {config.data.label_column} names several labels"
-    if config.who == "teachers":
+    if config.data.most_labels is not None:
         raise PateError(
-            f"{several}, which share a budget as tables do: give --voters sums, neighbours or auto"
+            f"--most-labels {config.data.most_labels} is of teachers, and --voters {config.who} has none: "
+            "leave it out, or give --voters teachers --teachers 100"
         )
     if config.data.private is None:
         raise PateError(f"{several}, as tables of your own have: give --private and --public")
@@ -120,10 +147,8 @@ def _check(config: RunConfig) -> None:
 
 
 def _of_label(config: RunConfig, several: Several, run: RunDirectory, label: str) -> RunConfig:
-    """The settings of a label's run, to which the other labels are no inputs."""
-    data = config.data
-    others = [*texts.named(data.leave_out, "leave_out"), *(one for one in several.labels if one != label)]
-    data = replace(data, label_column=label, leave_out=",".join(others))
+    """The settings of a label's run."""
+    data = inputs.of_label(config.data, several.labels, label)
     return replace(config, data=data, out=several.run(run, label).root, epsilon=several.share)
 
 
@@ -235,28 +260,13 @@ def _facts(run: RunDirectory) -> dict[str, Any]:
 
 
 def measures(run: RunDirectory) -> dict[str, Any]:
-    """Every metric of each label's student on the test part, and their means, each with its interval.
-
-    The mean's interval draws the same rows (or users) for all labels, as labels of one row go together.
-    """
-    several, judged = of(run), []
-    each: dict[str, dict[str, Any]] = {}
-    for label, one in several.runs(run).items():
-        data, voters = one.record.read().data, results.kept(one)["voters"]
-        dataset = inputs.open_data(data)
-        test, metric = dataset.test, measured.metric(data, dataset)
-        names = list(dataset.class_names)
-        each[label] = {"classes": names, "voters": voters, "usual": None, "figures": None}
-        if test is None or test.labels is None:
-            continue
-        said, truth = Student.load(one.root)(test.inputs), np.asarray(test.labels)
-        judged.append((metric, said, test))
-        usual = float(np.bincount(truth).max() / len(truth))
-        each[label] |= {"usual": usual, "figures": measured.compared(said, test, metric)}
-    private = any(one.record.read().data.test_is_private for one in several.runs(run).values())
-    macro = measured.macro(judged) if len(judged) == len(each) else None
-    rows = len(judged[0][2].ids) if judged else 0
-    return {"labels": each, "macro": macro, "rows": rows, **({"test_is_private": True} if private else {})}
+    """Every metric of each label's student on the test part, and their means, each with its interval."""
+    students, data = {}, {}
+    for label, one in of(run).runs(run).items():
+        choice = one.record.read().data
+        students[label] = Student.load(one.root)
+        data[label] = choice, inputs.open_data(choice), results.kept(one)["voters"]
+    return measured.of_labels(students, data)
 
 
 def tell(run: RunDirectory) -> dict[str, Any]:
@@ -273,6 +283,113 @@ def summary(run: RunDirectory) -> dict[str, Any]:
     """What `pate budget` shows: what each label has released, and what all cost together."""
     several = of(run)
     lines = [line for one in several.runs(run).values() for line in ledger.releases(one.ledger)]
-    if not lines:
-        raise PateError(f"{run.root} has released nothing yet: there is nothing to show")
-    return budget.of_releases(run, lines, state(run).headline.epsilon, several.delta)
+    return budget.of_releases(run, lines, several.delta, lambda run, _: state(run))
+
+
+class Taught(OwnMethod):
+    """Teachers, one for each shard, name the labels of public inputs; students follow from noisy counts."""
+
+    name, covers = TEACHERS, ("record", "user")
+    words = (
+        "Every teacher learned all labels from its own share of the records, by a ridge regression for each "
+        "label, on vectors that a rule made which public inputs alone had taught. It named the labels of "
+        "public inputs, of each no more than a number that was fixed before. Random noise was added to the "
+        "number of teachers that named a label of an input, and a linear student of each label learned from "
+        "these numbers."
+    )
+
+    @property
+    def _teachers(self) -> int:
+        return self._inputs.cut.number
+
+    @property
+    def _labels(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.dataset.several)
+
+    @cached_property
+    def _most(self) -> int:
+        """The most labels that a teacher names of an input: as told, or as public labels show.
+
+        A limit of half of all labels, or more, makes no table move less, so then there is none.
+        """
+        number, most, public = len(self._labels), self._inputs.choice.most_labels, self.dataset.public.labels
+        if most is None and public is not None:
+            most = math.ceil(np.quantile(bits(public, number).sum(1), _SHOWN))
+        return number if most is None or 2 * most >= number else max(most, 1)
+
+    @cached_property
+    def _made(self) -> CrowdPlan:
+        """Directions and scaling, as of so many records as there are teachers."""
+        mu = self._mu / math.sqrt(min(len(self._labels), 2 * self._most))
+        return plan("sums", *self._wide, voters=self._teachers, classes=2, mu=mu)
+
+    @property
+    def _mu(self) -> float:
+        return counts.mu_for(*self.promise[:2])
+
+    @cached_property
+    def _wide(self) -> Learned:
+        return forecast.learned(self.dataset)
+
+    @cached_property
+    def _asked(self) -> np.ndarray:
+        """The vectors of the public inputs that teachers are asked about."""
+        return vectors(self._made.scaling, self._wide.pool[:ASKED, : len(self._made.space.variances)])
+
+    def question(self, public: PublicInputs, released: Sequence[CrowdLine]) -> CrowdRelease | None:
+        """One table of how many teachers name each label."""
+        sizes = self._teachers, len(self._asked), len(self._labels)
+        return None if released else counts.teacher_votes_for(self._mu, *sizes, self._most)
+
+    def count(self, private: Part, event: CrowdRelease, released: Sequence[CrowdLine]) -> np.ndarray:
+        """How many teachers name each label."""
+        made, by = self._made, self.promise.by
+        shards = partition.divide(private, self._teachers, key=self._inputs.partition_key, by=by)
+        rows = (shards.of(teacher) for teacher in range(self._teachers))
+        seen = vectors(made.scaling, made.space.coordinates(private.inputs))
+        held = bits(np.asarray(private.labels), len(self._labels))
+        return counted(seen, held, rows, self._asked, self._most)
+
+    def lesson(self, public: PublicInputs, released: Sequence[CrowdLine]) -> Students:
+        """A student of each label, by ridge regression on the noisy numbers."""
+        made, said = self._made, methods.values(released[0]) / self._teachers - 1 / 2
+        students = {}
+        for place, label in enumerate(self._labels):
+            weights, _ = ridge(self._asked[:, :-1], said[:, place])
+            weights = np.append(weights[:-1], weights[-1] / made.scaling.constant) * made.scaling.length
+            model = Linear(
+                np.stack([-weights, weights], 1), made.scaling.length, np.zeros((len(weights), 2)), 1.0
+            )
+            one = PublicInputs.of(of_one(self.dataset, place))
+            student = sums.of_sums(one, made.space, made.scaling, model)
+            students[label] = student._replace(columns=self.dataset.columns)
+        return Students(students)
+
+
+def by_teachers(config: RunConfig, labels: Sequence[str]) -> dict[str, Any]:
+    """Make the run of teachers of several labels; what is finished is not repeated."""
+    data, teachers = config.data, config.partition.teachers
+    several = f"--label-column {data.label_column} names several labels"
+    given = [flag for flag in config._of_teachers() if flag != "--teachers"]
+    if given or config.queries is not None or config.learn_from_public_labels:
+        flag = given[0] if given else "--queries" if config.queries else "--learn-from-public-labels"
+        raise PateError(f"{several}, whose teachers are linear and answer by rule: leave out {flag}")
+    if teachers is None:
+        raise PateError(
+            f"{several}: say how many teachers name them, such as --teachers 100 (of 20 records each or "
+            "more), or give --voters sums, neighbours or auto"
+        )
+    if data.private is None:
+        raise PateError(f"{several}, as tables of your own have: give --private and --public")
+    if not isinstance(config.student, Auto):
+        raise PateError(
+            f"{several}, and the students of their teachers are linear: leave out --student.method"
+        )
+    if data.most_labels is not None and data.most_labels < 1:
+        raise PateError(f"--most-labels {data.most_labels} must be at least 1")
+    epsilon = CUSTOMARY_EPSILON if config.epsilon is None else config.epsilon
+    promise = methods.Promise(epsilon, config.delta, config.partition.by)
+    out, seed, register = config.directory, config.partition.seed, config.register
+    found = methods.run(TEACHERS, data, promise, out, seed=seed, register=register, teachers=teachers)
+    config_file.write(RunDirectory(config.directory).config, config)
+    return found

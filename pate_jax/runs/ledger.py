@@ -22,7 +22,7 @@ from pate_jax.mechanisms import codec
 from pate_jax.mechanisms.codec import to_dict
 from pate_jax.mechanisms.crowds import CrowdRelease
 from pate_jax.mechanisms.events import Answers, Event
-from pate_jax.runs import chain, streams
+from pate_jax.runs import chain, secret
 from pate_jax.system import storage
 from pate_jax.voting import Votes
 
@@ -71,7 +71,7 @@ class Line(NamedTuple, Generic[E]):
     def stream(self) -> str:
         """The name of its noise, which is there before it is known how many queries are asked."""
         event = self.event.mechanism if isinstance(self.event, Answers) else self.event
-        return streams.name(self.batch, to_dict(event), self.exact, self.public)
+        return secret.stream(self.batch, to_dict(event), self.exact, self.public)
 
 
 AnswerLine = Line[Answers]

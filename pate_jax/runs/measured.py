@@ -135,6 +135,33 @@ def macro(judged: Sequence[tuple[Metric, np.ndarray, Part]]) -> dict[str, list[f
     return {name: measures.interval(figure(name), rows) for name in get_args(Name)}
 
 
+def of_labels(
+    students: Mapping[str, Student], data: Mapping[str, tuple[DataChoice, Dataset, str]]
+) -> dict[str, Any]:
+    """Every metric of each label's student on the test part, and their means, each with its interval.
+
+    `data` are the settings and the data of each label, and who voted for it. The mean's interval draws the
+    same rows (or users) for all labels, as labels of one row go together.
+    """
+    each: dict[str, dict[str, Any]] = {}
+    judged = []
+    for label, student in students.items():
+        choice, dataset, voters = data[label]
+        test, by = dataset.test, metric(choice, dataset)
+        names = list(dataset.class_names)
+        each[label] = {"classes": names, "voters": voters, "usual": None, "figures": None}
+        if test is None or test.labels is None:
+            continue
+        said, truth = student(test.inputs), np.asarray(test.labels)
+        judged.append((by, said, test))
+        usual = float(np.bincount(truth).max() / len(truth))
+        each[label] |= {"usual": usual, "figures": compared(said, test, by)}
+    private = any(choice.test_is_private for choice, *_ in data.values())
+    mean = macro(judged) if len(judged) == len(each) else None
+    rows = len(judged[0][2].ids) if judged else 0
+    return {"labels": each, "macro": mean, "rows": rows, **({"test_is_private": True} if private else {})}
+
+
 def by_groups(said: np.ndarray, part: Part, dataset: Dataset, by: str, metric: Metric) -> dict[str, Any]:
     """The same for the rows of each value of a column, with how many they are."""
     values = _values(part, dataset, by)

@@ -25,28 +25,27 @@ from pate_jax.accounting.costs import Tables
 from pate_jax.accounting.crowd_statement import COVERED, CrowdStatement
 from pate_jax.accounting.exact import counts
 from pate_jax.accounting.inputs import CUSTOMARY_DELTA, check_delta
-from pate_jax.aggregate.noise import noisy_table
 from pate_jax.data import Dataset, Part, partition, relation
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.codec import from_dict, to_dict
-from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, HeadCount, NeighbourCounts, TeacherSums
-from pate_jax.runs import budget, driver, ledger, registration, results, streams
+from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, HeadCount, NeighbourCounts, OfTeachers
+from pate_jax.runs import budget, driver, ledger, registration, results
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.driver import Method, Question
 from pate_jax.runs.inputs import Inputs, record, same_records
 from pate_jax.runs.ledger import CrowdLine
 from pate_jax.runs.plans import Plan
 from pate_jax.runs.record import METHOD, RECORDS
-from pate_jax.runs.report import plain_pages
 from pate_jax.runs.settings import CUSTOMARY_EPSILON, STROKES, DataChoice, PartitionChoice
-from pate_jax.student import PublicInputs, Student
+from pate_jax.student import PublicInputs, Student, Students
 from pate_jax.system import headcount, storage
 
 _KNOWN: dict[str, str] = {}  # by name: module:Class
 _BUILT = {  # that commands have flags of their own for
     "numbers": "pate_jax.runs.numbers:Numbers",
     "teachers of numbers": "pate_jax.runs.numbers:Taught",
+    "teachers of labels": "pate_jax.runs.labels:Taught",
 }
 _POINTS = "pate_jax.methods"  # the group of entry points by which installed packages bring methods
 Table = np.ndarray
@@ -84,8 +83,8 @@ class OwnMethod(Method[CrowdRelease]):
         """The exact table of an event: whole numbers, in its shape, that one voter moves by its bound."""
         raise NotImplementedError
 
-    def lesson(self, public: PublicInputs, released: Sequence[CrowdLine]) -> Student:
-        """The student of what was released."""
+    def lesson(self, public: PublicInputs, released: Sequence[CrowdLine]) -> Student | Students:
+        """The student of what was released, or those of several labels."""
         raise NotImplementedError
 
     @cached_property
@@ -122,10 +121,10 @@ class OwnMethod(Method[CrowdRelease]):
         """
         epsilon, delta, _ = self.promise
         for event in events:
-            if not isinstance(event, HeadCount | NeighbourCounts | ClassSums | TeacherSums):
+            if not isinstance(event, HeadCount | NeighbourCounts | ClassSums | OfTeachers):
                 raise PateError(
                     f"method {self.name} asks for {event}: a method in one file may ask for a HeadCount, "
-                    "NeighbourCounts, ClassSums and TeacherSums"
+                    "NeighbourCounts, ClassSums, TeacherSums and TeacherVotes"
                 )
         mu, cost = counts.worst_mu(events), counts.worst(events, delta)
         if mu is None or mu > counts.mu_for(epsilon, delta) or cost > epsilon:
@@ -144,11 +143,6 @@ class OwnMethod(Method[CrowdRelease]):
                 f"{question.event} wants whole numbers of shape {question.event.shape}: nothing was released"
             )
         return table.astype(np.int64)
-
-    def draw(self, line: CrowdLine, exact: Table, released: Sequence[CrowdLine]) -> CrowdLine:
-        """The line with the noisy table."""
-        key = streams.key(self.run, line._replace(exact=storage.digest(exact)).stream)
-        return line._replace(values=ledger.pack_table(noisy_table(line.event, exact, key=key).values))
 
 
 def values(line: CrowdLine) -> Table:
@@ -219,7 +213,7 @@ def run(
         account(directory)
         if not directory.results.exists():
             teach(directory, method)
-        return tell(directory) | registration.shown(directory)
+        return results.tell_plain(directory) | registration.shown(directory)
 
 
 def _begin(
@@ -283,7 +277,7 @@ def _told(lines: Sequence[CrowdLine]) -> int:
     numbers = [int(values(line)[0, 0]) for line in lines if isinstance(line.event, HeadCount)]
     if numbers:
         return max(1, headcount.coarse(max(1, numbers[0])))
-    return max([1, *(line.event.teachers for line in lines if isinstance(line.event, TeacherSums))])
+    return max([1, *(line.event.teachers for line in lines if isinstance(line.event, OfTeachers))])
 
 
 def account(run: RunDirectory, delta: float | None = None) -> CrowdStatement:
@@ -310,21 +304,16 @@ def teach(run: RunDirectory, method: OwnMethod) -> dict[str, Any]:
         "told": _told(lines),
     }
     learned = method.lesson(PublicInputs.of(dataset), lines)
+    if isinstance(learned, Students):
+        return results.finish_labels(run, learned, dataset, statement, made)
     return results.finish(run, learned, dataset, statement, made)
-
-
-def tell(run: RunDirectory) -> dict[str, Any]:
-    """Write both report pages and return the results, with the statement among them."""
-    return results.tell(run, results.tell_owner(run), plain_pages.public_page)
 
 
 def summary(run: RunDirectory) -> dict[str, Any]:
     """What `pate budget` shows: what was released, and what that cost."""
     lines = list(ledger.releases(run.ledger))
-    if not lines:
-        raise PateError(f"{run.root} has released nothing yet: there is nothing to show")
     delta = from_dict(Promise, run.record.read().of(METHOD)["promise"], "promise").delta
-    return budget.of_releases(run, lines, state(run, delta).headline.epsilon, delta)
+    return budget.of_releases(run, lines, delta, state)
 
 
 def over(

@@ -7,7 +7,8 @@ half of a run would be of one and half of the other, and what is private could p
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -46,8 +47,20 @@ def agree(run: RunDirectory, dataset: Dataset) -> None:
     refuse_others(run, dataset)
     if PUBLIC not in run.record.read() and dataset.name == "own":
         warn_of_copies(dataset, overlap.parts(dataset))
+    run.record.agree(PUBLIC, {"digest": digest(dataset)} | encoders(dataset))
+
+
+def encoders(dataset: Dataset) -> dict[str, list[str]]:
+    """What settings and certificates hold of a run's frozen encoders: nothing where there is none."""
     read = [f"{texts.described(known)}; {NOT_COVERED}" for known in texts.seen(dataset.columns)]
-    run.record.agree(PUBLIC, {"digest": digest(dataset)} | ({"encoders": read} if read else {}))
+    return {"encoders": read} if read else {}
+
+
+def other_encoders(certificate: Mapping[str, Any], dataset: Dataset) -> Iterator[str]:
+    """Whether a certificate names other encoders than a run has."""
+    certified, there = certificate.get("encoders", []), encoders(dataset).get("encoders", [])
+    if certified != there:
+        yield f"the encoders {certified} are certified, and the run has {there}"
 
 
 def warn_of_copies(dataset: Dataset, others: Mapping[str, Part]) -> None:

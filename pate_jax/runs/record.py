@@ -224,12 +224,6 @@ class Record:
         if TUNE in stages and stage not in (TUNE, *_OF_TUNE):
             raise PateError(_OF_A_CHOICE.format(self.file))
 
-    def forget(self, stage: str) -> None:
-        """Remove the settings of a stage whose files are missing, so that it can run with other settings."""
-        stages = self.stages()
-        stages.pop(stage, None)
-        storage.write_json(self.file, "settings", stages)
-
 
 def stage_of(stage: str, batch: int) -> str:
     """The name of a batch's settings; those of the first batch have the plain name of the stage.

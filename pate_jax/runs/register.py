@@ -28,7 +28,7 @@ from pate_jax.accounting.inputs import CUSTOMARY_DELTA, check_delta
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import DiscreteGaussianMax, codec
 from pate_jax.mechanisms.codec import to_dict
-from pate_jax.runs import anchors, chain, people, plans, sums
+from pate_jax.runs import anchors, chain, people, plans
 from pate_jax.runs.people import People
 from pate_jax.runs.plans import Plan
 from pate_jax.system import storage
@@ -122,9 +122,9 @@ class Book:
         # a run of unknown records may be on anybody's, so every group has to keep the limit with it
         groups = [self.around(run)] if self.entries[run].samples else self.groups
         for group in groups:
-            if not self.limit.allows(sums.cost(spent(group), self.limit.order)):
-                mine = sums.cost(self.entries[run].plans, self.limit.order).rdp / self.limit.rdp
-                whole = sums.cost(spent(group), self.limit.order).rdp / self.limit.rdp
+            if not self.limit.allows(plans.cost(spent(group), self.limit.order)):
+                mine = plans.cost(self.entries[run].plans, self.limit.order).rdp / self.limit.rdp
+                whole = plans.cost(spent(group), self.limit.order).rdp / self.limit.rdp
                 raise PateError(
                     f"the limit of epsilon {self.limit.epsilon:g} at delta {self.limit.delta:g} in "
                     f"{self.file} would be exceeded: {whole - mine:.1%} of it is spent on these people by "
@@ -272,7 +272,7 @@ def summary(file: Path, delta: float | None) -> dict[str, Any]:
             "name": entry.place,
             "time": entry.time,
             "plan": to_dict(entry.plans[-1]),
-            "epsilon": sums.together(entry.plans, delta),
+            "epsilon": plans.together(entry.plans, delta),
             "answers": len(entry.answers),
             "known": bool(entry.samples),
         }
@@ -285,8 +285,8 @@ def summary(file: Path, delta: float | None) -> dict[str, Any]:
         "groups": [
             {
                 "runs": [numbers[entry.run] for entry in group],
-                "sums": [one._asdict() for one in sums.of(spent(group), delta)],
-                "share": limit and sums.cost(spent(group), limit.order).rdp / limit.rdp,
+                "sums": [one._asdict() for one in plans.sums(spent(group), delta)],
+                "share": limit and plans.cost(spent(group), limit.order).rdp / limit.rdp,
             }
             for group in book.groups
         ],

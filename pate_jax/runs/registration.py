@@ -21,7 +21,7 @@ from pate_jax.accounting.inputs import CUSTOMARY_DELTA
 from pate_jax.data import Dataset
 from pate_jax.errors import PateError, PateWarning
 from pate_jax.mechanisms.codec import to_dict
-from pate_jax.runs import anchors, chain, people, register, sums
+from pate_jax.runs import anchors, chain, people, plans, register
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.plans import Plan
 from pate_jax.runs.register import Book, Entry
@@ -42,7 +42,7 @@ class Standing(NamedTuple):
     file: Path
     runs: int
     unknown: int  # of runs on records that the register does not know
-    sums: list[sums.Sum]  # the first has part of all runs
+    sums: list[plans.Sum]  # the first has part of all runs
 
     def text(self) -> str:
         """The last line of a run."""
@@ -56,7 +56,7 @@ class Standing(NamedTuple):
         if self.unknown:
             said += f" {self.unknown} of them had votes alone, whose records nobody knows."
         for one in self.sums[1:]:
-            said += f" {one.silent} of them promise nothing for {sums.WHOM[one.relation]}."
+            said += f" {one.silent} of them promise nothing for {plans.WHOM[one.relation]}."
         return said
 
     def to_dict(self) -> dict[str, Any]:
@@ -256,7 +256,7 @@ def standing_in(book: Book, run: RunDirectory) -> Standing:
     group = book.around(name(run))
     delta = book.limit.delta if book.limit else run.record.read().delta or CUSTOMARY_DELTA
     unknown = sum(not entry.samples for entry in group)
-    return Standing(book.file, len(group), unknown, sums.of(register.spent(group), delta))
+    return Standing(book.file, len(group), unknown, plans.sums(register.spent(group), delta))
 
 
 def shown(run: RunDirectory) -> dict[str, Any]:
@@ -281,7 +281,7 @@ def published(run: RunDirectory) -> str | None:
     entries = list(register.read(found.file).entries.values())
     if len(entries) == 1:
         return "Other runs: none stood in the owner's register when this was released."
-    first = sums.of(register.spent(entries), found.sums[0].delta)[0]
+    first = plans.sums(register.spent(entries), found.sums[0].delta)[0]
     return (
         f"Other runs: when this was released, {len(entries)} runs stood in the owner's register, on the same "
         f"or on other records; were all on the same, they would cost {first.text()}, together."

@@ -9,12 +9,13 @@ import numpy as np
 
 from pate_jax.accounting import Statement
 from pate_jax.aggregate import Answers
-from pate_jax.data import Dataset, Part
+from pate_jax.data import Dataset, Part, labels
 from pate_jax.runs import measured, public_labels, publication, registration
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release import check, write
-from pate_jax.runs.report import plain_pages, sheet
-from pate_jax.student import Student
+from pate_jax.runs.release import labels as of_labels
+from pate_jax.runs.report import labels_page, run_pages, sheet
+from pate_jax.student import Student, Students, several
 from pate_jax.system import storage
 
 SHEET = "sheet"  # the kind of the file of the contact sheet
@@ -70,6 +71,29 @@ def finish(
     return keep(run, learned, statement, made)
 
 
+def finish_labels(
+    run: RunDirectory,
+    learned: Students,
+    dataset: Dataset,
+    statement: Mapping[str, Any],
+    own: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The same of the students of several labels, which one release holds."""
+    choice, names = run.record.read().data, [*learned.by_label]
+    data = {
+        label: (choice, labels.of_one(dataset, place), str(own["voters"]))
+        for place, label in enumerate(names)
+    }
+    made = {**own, **measured.of_labels(learned.by_label, data)}
+    called = {label: several.folder_of(names, label) for label in names}
+    homes = {place: run.private / "students" / place for place in called.values()}
+    for label, student in learned.by_label.items():
+        student.save(homes[called[label]])
+    of_labels.write(run.release, called, homes, statement, made)
+    storage.write_json(run.results, "results", made)
+    return made
+
+
 def _right(asked: Part, given: Answers) -> float | None:
     """The share of answers that are the labels of what was asked; None where these are not known."""
     if asked.labels is None:
@@ -104,14 +128,22 @@ def attacked(run: RunDirectory) -> dict[str, Any] | None:
 def tell(
     run: RunDirectory,
     told: dict[str, Any],
-    public_page: Callable[[Mapping[str, Any], Statement, Mapping[str, Any] | None], str],
+    public_page: Callable[
+        [Mapping[str, Any], Statement, Mapping[str, Any] | None], str
+    ] = run_pages.public_page,
 ) -> dict[str, Any]:
     """Write the page that may be published, beside the owner's; `told` is what that returned."""
     statement = Statement.from_dict(told["statement"])
+    public_page = labels_page.public_page if "labels" in told else public_page
     page = public_page(kept(run), statement, sheet.released(contact_sheet(run)))
     storage.write_bytes(run.public_report, page.encode())
     check.check(run.release)
     return told
+
+
+def tell_plain(run: RunDirectory) -> dict[str, Any]:
+    """Write both pages of a run without sensitive figures, and return the results with the statement."""
+    return tell(run, tell_owner(run))
 
 
 def tell_owner(run: RunDirectory, results: str = "student", statement: str = "account") -> dict[str, Any]:
@@ -121,7 +153,10 @@ def tell_owner(run: RunDirectory, results: str = "student", statement: str = "ac
     """
     found = kept(run, results)
     whole = storage.read_json(run.existing(run.statement, statement), "statement")
-    stages, shown = run.record.stages(), contact_sheet(run)
-    page = plain_pages.private_page(found, Statement.from_dict(whole), stages, shown, attacked(run))
+    stages, shown, stated = run.record.stages(), contact_sheet(run), Statement.from_dict(whole)
+    if "labels" in found:
+        page = labels_page.private_page(found, stated, {})
+    else:
+        page = run_pages.plain_page(found, stated, stages, shown, attacked(run))
     storage.write_bytes(run.report, page.encode())
     return {**found, "statement": whole}

@@ -1,12 +1,23 @@
-"""The secret of a run: drawn once, kept by its owner, and the root of all that must not be foreseen."""
+"""The secret of a run: drawn once, kept by its owner, and the root of all that must not be foreseen.
+
+Every release has one stream of noise, and its name has one form: which release it is, what it is, of which
+exact value, and of what public part. So no stream serves two releases, a repeated command draws the same
+noise again, and a value that was changed since gets noise of its own. (Voters who answer at their own place,
+`local`, name the noise of each answer by themselves.)
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from pate_jax.errors import PateError
 from pate_jax.system import storage
@@ -78,6 +89,22 @@ class Secret:
         root = entropy if seed is None else b"seed %d" % seed
         return hashlib.blake2b(purpose.encode(), key=root, digest_size=32, person=b"pate_jax run").digest()
 
+    def key(self, stream: str) -> Any:
+        """The key of one stream of noise."""
+        import jax  # here, since light commands read the ledger
+
+        from pate_jax.aggregate import chacha
+
+        impl = chacha.PRIVATE if self.seed is None else chacha.SEEDED
+        return jax.random.wrap_key_data(jax.numpy.asarray(self._words(stream)), impl=impl)
+
+    def commitment(self, stream: str) -> str:
+        """A digest that commits the run to its noise without revealing it."""
+        return storage.digest(self._words(stream))
+
+    def _words(self, stream: str) -> np.ndarray:
+        return np.frombuffer(self.derive(stream), np.uint32)
+
     def _stored(self) -> tuple[int | None, bytes]:
         stored = storage.read_json(self.file, "keys")
         seed, entropy = stored.get("seed"), stored.get("entropy")
@@ -86,3 +113,17 @@ class Secret:
         if "seed" in stored and seed is None and isinstance(entropy, str) and _IS_ENTROPY(entropy):
             return None, bytes.fromhex(entropy)
         raise PateError(f"{self.file} holds neither a seed nor 256 bits of entropy; restore it from a backup")
+
+
+def stream(number: int, event: Mapping[str, Any], exact: str, public: str = "") -> str:
+    """The name of the noise of one release, which serves nothing else.
+
+    Its number keeps two releases of equal values apart, whose equal answers would show that they are equal.
+    The event is what is released, so a copy of the run with another mechanism shares no noise. `exact` is the
+    digest of the value that is never shown. `public` names what was asked: two copies of a run that go on
+    with different inputs share nothing, even where the votes on them are equal.
+
+    >>> stream(1, {"name": "gnmax", "sigma": 40.0}, "ab12", "cd34")
+    'release 1 {"name": "gnmax", "sigma": 40.0} ab12 cd34'
+    """
+    return f"release {number} {json.dumps(event, sort_keys=True)} {exact} {public}"

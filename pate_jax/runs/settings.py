@@ -49,6 +49,8 @@ class DataChoice:
     """Column of categories or codes by whose values the student is judged too, such as sex."""
     label_column: str | None = None
     """Column of the label; of several, as in sick,died."""
+    most_labels: int | None = None
+    """The most of several labels that a teacher names of an input; unset: as public labels show, or all."""
     target: str | None = None
     """Column of a table that holds a number to predict, in place of a label; by sums, or --teachers 300."""
     target_range: str | None = None
@@ -231,12 +233,10 @@ class RunConfig:
     """Unset: it follows from `--epsilon`, or with `--budget-epsilon` from the number of teachers."""
 
     def __post_init__(self) -> None:
-        from pate_jax.accounting.inputs import check_delta
+        from pate_jax.accounting.inputs import check_delta, delta_beside  # which help pages do without
 
         check_delta(self.delta)
         if self.people_about is not None:
-            from pate_jax.accounting.inputs import delta_beside  # which help pages do without
-
             object.__setattr__(self, "delta", delta_beside(self.people_about, self.delta))
         check_budget(self.budget_epsilon)
         check_distance(self.min_distance)

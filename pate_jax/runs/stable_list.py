@@ -23,7 +23,7 @@ from pate_jax.accounting import stable
 from pate_jax.aggregate.stable import Answered, Progress, answer
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.stable import StableAnswers
-from pate_jax.runs import ledger, streams
+from pate_jax.runs import ledger
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import AnswerLine
 
@@ -70,7 +70,7 @@ def answered(
 
 def drawn(run: RunDirectory, line: AnswerLine, votes: np.ndarray, lines: Sequence[AnswerLine]) -> Answered:
     """The answers to the votes of a line after these lines, with the run's noise: the same at every call."""
-    mechanism, key = cast(StableAnswers, line.event.mechanism), streams.key(run, line.stream)
+    mechanism, key = cast(StableAnswers, line.event.mechanism), run.secret.key(line.stream)
     return answer(mechanism, votes, key=key, before=progress(lines), opened=_opened(run, lines))[1]
 
 
@@ -79,7 +79,7 @@ def _opened(run: RunDirectory, lines: Sequence[AnswerLine]) -> jax.Array | None:
     if not lines:
         return None
     line = next((one for one in reversed(lines) if _unanswered(one)), lines[0])
-    begun: jax.Array = streams.key(run, line.stream)
+    begun: jax.Array = run.secret.key(line.stream)
     return begun
 
 

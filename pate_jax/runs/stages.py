@@ -102,7 +102,7 @@ def train(inputs: Inputs) -> dict[str, Any]:
     certificate = partition.certificate(
         inputs.shards, inputs.private, key=inputs.partition_key, by=inputs.cut.by
     )
-    storage.write_json(run.certificate, "certificate", certificate)
+    storage.write_json(run.certificate, "certificate", certificate | public_part.encoders(dataset))
     teachers = _teachers(inputs)
     report = {
         "teachers": inputs.cut.number,
@@ -303,7 +303,7 @@ def _told(run: RunDirectory, statement: dict[str, Any]) -> bool:
 
 def tell(run: RunDirectory) -> dict[str, Any]:
     """Write both report pages and return the results, with the statement among them."""
-    return results.tell(run, tell_owner(run), run_pages.public_page)
+    return results.tell(run, tell_owner(run))
 
 
 def tell_owner(run: RunDirectory) -> dict[str, Any]:

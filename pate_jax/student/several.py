@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,6 +62,16 @@ class Students(NamedTuple):
                 f"{home / folders[other]} takes other inputs than the students beside it: restore it"
             )
         return found
+
+
+def folder_of(labels: Sequence[str], label: str) -> str:
+    """The folder of one of several labels.
+
+    >>> folder_of(("sick", "in/out"), "in/out")
+    '2-in-out'
+    """
+    plain = re.sub(r"[^A-Za-z0-9]+", "-", label).strip("-")[:40]
+    return f"{[*labels].index(label) + 1}-{plain}".rstrip("-")
 
 
 def find(path: Path | str) -> Path | None:

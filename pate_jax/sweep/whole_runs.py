@@ -7,6 +7,7 @@ that was stopped goes on in its folder, so nothing is charged twice, and a finis
 from __future__ import annotations
 
 import dataclasses
+import platform
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -49,7 +50,7 @@ def sweep(configs: Sequence[RunConfig], folder: Path, engine: Engine = tasks.HER
             for place, row in engine.each(one_run, [cell.config for cell in left]):
                 cell = left[place]
                 if "refused" in row:
-                    progress.warn(f"{cell.name}: {row['refused']}")
+                    progress.warn(f"{cell.name}: {tasks.said_by(row['host'])}{row['refused']}")
                     refused += 1
                 else:
                     results.append(path, [{"cell": cell.digest, **row}])
@@ -101,7 +102,7 @@ def one_run(config: RunConfig) -> dict[str, Any]:
     try:
         found = pipeline.run(config)
     except PateError as error:  # the others of a grid go on, and the user reads why this one did not
-        return {"refused": str(error)}
+        return {"refused": str(error), "host": platform.node()}
     statement = Statement.from_dict(found["statement"])
     teachers, measures = config.partition.teachers, found.get("measures") or {}
     one = dataclasses.replace(config, out=None, partition=dataclasses.replace(config.partition, seed=None))

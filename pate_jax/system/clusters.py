@@ -34,9 +34,12 @@ if TYPE_CHECKING:
 _ANSWER = 15  # seconds that a scheduler has for its first answer
 _START = 60  # seconds until the first worker of a running scheduler must be there
 _SUBMIT = 60  # seconds between two looks at the jobs of a batch system
+_LOST = 120  # seconds that a killed worker has to start anew in its job
 _LOOK = 0.5  # seconds between two looks at the workers of this machine
 _PATIENCE = 300  # seconds that items wait for a worker of this machine, when there is none
 _WORK = "from pate_jax.system import clusters; clusters.work()"
+_UNSPILT = "DASK_DISTRIBUTED__WORKER__MEMORY__"  # whose TARGET and SPILL have results written to disk
+_PROLOGUE = ("umask 077", f"export {_UNSPILT}TARGET=False", f"export {_UNSPILT}SPILL=False")
 _BLAS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _USUAL: Mapping[str, Any] = {
     "distributed.worker.profile.enabled": False,
@@ -161,7 +164,8 @@ async def _worked(address: str, security: Mapping[str, Any]) -> None:
     from distributed.security import Security
 
     _be_silent()  # anew, since Dask sets levels of its own when it is imported
-    usual: Mapping[str, Any] = {"host": "127.0.0.1", "dashboard": False, "memory_limit": 0}
+    usual: dict[str, Any] = {"host": "127.0.0.1", "dashboard": False}
+    usual["memory_limit"] = 0  # without a limit, no result is ever written to disk
     with dask.config.set(_USUAL):
         async with Worker(address, nthreads=1, security=Security(**security), **usual) as worker:
             await worker.finished()
@@ -262,9 +266,7 @@ def of_jobs(file: str, jobs: int | None) -> Iterator[Client]:
     except ImportError as error:
         raise PateError("--cluster FILE.yaml needs dask-jobqueue: pip install dask-jobqueue") from error
     own = {f"jobqueue.{kind}.{name}": value for name, value in options.items()}
-    own["distributed.deploy.lost-worker-timeout"] = (
-        "120s"  # that a killed worker has to start anew in its job
-    )
+    own["distributed.deploy.lost-worker-timeout"] = f"{_LOST}s"
     with dask.config.set({**_USUAL, **own}), _jobs(kind, options) as cluster, _submitted(cluster, jobs):
         progress.say(f"waiting for the first of {jobs} workers, by jobs of {kind}")
         with Client(cluster, security=cluster.security, set_as_default=False) as client:
@@ -293,17 +295,20 @@ def _submitted(cluster: Cluster, jobs: int) -> Iterator[None]:
 
 def _jobs(kind: str, options: Mapping[str, Any]) -> Cluster:
     """The cluster of this kind, with TLS by a key that its jobs read from a folder of the user's alone."""
+    import dask.config
     import dask_jobqueue
     from distributed.security import Security
 
     made = getattr(dask_jobqueue, f"{kind.upper()}Cluster", None) or dask_jobqueue.HTCondorCluster
     place = Path(options.get("shared-temp-directory") or Path.home() / ".cache" / "pate_jax" / "jobs")
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    told = dask.config.get(f"jobqueue.{kind}.job-script-prologue") or ()
     try:
         cluster: Cluster = made(
             protocol="tls://",
             security=Security.temporary(),
             shared_temp_directory=str(place),
+            job_script_prologue=[*told, *_PROLOGUE],
             worker_extra_args=["--nthreads", "1", "--no-dashboard"],  # further threads are JAX's
             scheduler_options={"dashboard": False, "dashboard_address": ":0"},
             silence_logs=logging.CRITICAL,

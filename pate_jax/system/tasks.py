@@ -122,8 +122,7 @@ class Workers:
                     future.release()
                     for said in done.said:
                         warnings.warn(said, PateWarning, stacklevel=2)
-                    if done.error is not None:
-                        raise done.error
+                    _told(done)
                     yield place_of[future.key], done.result
         finally:
             self._cancel(futures)
@@ -149,6 +148,7 @@ class Done(NamedTuple):
     result: Any
     said: list[str]  # warnings
     error: Exception | None = None  # raised where the item was asked for: Dask would write it into a log
+    host: str = ""
 
 
 @cache
@@ -171,7 +171,26 @@ def _done(task: Task) -> Done:
         return _tried(task)
     except Exception as error:  # it may show a private value, and a worker's log is nobody's private folder
         error.add_note("".join(traceback.format_tb(error.__traceback__)))
-        return Done(None, [], error)
+        return Done(None, [], error, platform.node())
+
+
+def _told(done: Done) -> None:
+    """Raise what went wrong, in words that say where a file was looked for."""
+    if isinstance(done.error, PateError):
+        done.error.args = (said_by(done.host) + str(done.error),)
+    if done.error is not None:
+        raise done.error
+
+
+def said_by(host: str) -> str:
+    """How a sentence of a worker elsewhere begins; of a worker of this machine it stands alone.
+
+    >>> said_by("node7")
+    'a worker on node7, which opens files under the same paths as this command, says: '
+    """
+    if host == platform.node():
+        return ""
+    return f"a worker on {host}, which opens files under the same paths as this command, says: "
 
 
 def _tried(task: Task) -> Done:
@@ -179,9 +198,7 @@ def _tried(task: Task) -> Done:
     own, asked = versions(), task.versions
     other = [f"{name} {own[name]}, not {wanted}" for name, wanted in asked.items() if own[name] != wanted]
     if other:
-        raise PateError(
-            f"a worker on {platform.node()} has {'; '.join(other)}: install the same versions everywhere"
-        )
+        raise PateError(f"the worker has {'; '.join(other)}: install the same versions everywhere")
     with _ALONE:
         _enter(task.folder)
         devices.prepare()
@@ -194,7 +211,7 @@ def _said(task: Task) -> Done:
         warnings.simplefilter("always", PateWarning)
         result = task.function(task.item)
     said = [str(one.message) for one in caught if issubclass(one.category, PateWarning)]
-    return Done(result, said)
+    return Done(result, said, host=platform.node())
 
 
 def _enter(folder: str) -> None:
@@ -203,8 +220,8 @@ def _enter(folder: str) -> None:
         os.chdir(folder)
     except OSError as error:
         raise PateError(
-            f"a worker on {platform.node()} cannot enter {folder} ({error.strerror or error}): work in a "
-            "folder that all workers share under the same path"
+            f"the worker cannot enter {folder} ({error.strerror or error}): work in a folder that all "
+            "workers share under the same path"
         ) from error
 
 

@@ -1,4 +1,5 @@
 import csv
+import json
 import subprocess
 import sys
 from fractions import Fraction
@@ -19,7 +20,7 @@ from pate_jax.errors import PateError
 from pate_jax.models import spaces
 from pate_jax.runs import own_data, pipeline
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.parties import cards, students
+from pate_jax.runs.parties import join, terms
 from pate_jax.runs.settings import DataChoice, PartitionChoice, RunConfig
 from pate_jax.runs.tune import candidates as tuning
 from pate_jax.runs.tune.settings import Setting, TuneConfig
@@ -207,6 +208,14 @@ def test_a_run_on_texts_is_verified_and_its_student_reads_texts(files, tmp_path,
     assert not any(b"zebra-7741" in content for content in public)
     known = encoders.named("words").known
     assert known.digest in str(RunDirectory(out).record.read().of("public")["encoders"])
+    certified = RunDirectory(out).certificate
+    (said,) = json.loads(certified.read_text())["encoders"]
+    assert known.digest in said and encoders.NOT_COVERED in said and "mean of the tokens' embeddings" in said
+    assert "it holds no encoder but the one it names" in verify.at(out / "release").of("passed")
+    whole = certified.read_text()
+    certified.write_text(whole.replace(known.digest, "0" * 64))
+    assert "encoders" in " | ".join(verify.of_run(RunDirectory(out)).of("failed"))
+    certified.write_text(whole)
     card = (out / "release/student/MODEL_CARD.md").read_text()
     assert known.digest in card and encoders.NOT_COVERED in card and "mean of the tokens' embeddings" in card
 
@@ -252,12 +261,12 @@ def test_parties_vote_on_texts(files, tmp_path, monkeypatch):
     monkeypatch.setattr(party_files, "data_of", own)
     for place, name in enumerate(party_files.NAMES):
         named_records(tmp_path, name, 10 + place, 60)
-        cards.make(tmp_path, name, "localhost", 7101 + place, 60)
+        terms.make(tmp_path, name, "localhost", 7101 + place, 60)
     found = party_files.vote(tmp_path, party_files.agree(tmp_path, "sums"), seed=5)
     assert not [one for one in found.values() if isinstance(one, BaseException)], found
     run = RunDirectory(tmp_path / "run-west")
     with run.writing():
-        students.teach(run, Ridge())
+        join.teach(run, Ridge())
     assert np.ptp(Student.load(run.root).predict_proba(files["test"])) > 0.02
     assert (run.release / "student/encoder.py").is_file()
 

@@ -13,7 +13,7 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import crowds, descriptions, stable, to_dict
 from pate_jax.mechanisms.local import BY_NAME as LOCAL
 from pate_jax.mechanisms.shared_votes import NoiseShares, SharedVote
-from pate_jax.runs import streams
+from pate_jax.runs import secret
 
 TYPES = (float, int, np.float64, np.float32, np.int64, np.uint16, Fraction)
 SIZES = {"queries": 30, "classes": 3, "votes": 2, "directions": 4, "length": 5, "students": 3, "cutoff": 2}
@@ -45,11 +45,11 @@ def test_equal_numbers_of_any_type_give_one_text(kind, number, data):
 
 def test_a_stream_of_noise_has_one_name_for_equal_mechanisms():
     names = {
-        streams.name(1, to_dict(descriptions.DiscreteGaussianMax(sigma)), "votes")
+        secret.stream(1, to_dict(descriptions.DiscreteGaussianMax(sigma)), "votes")
         for sigma in (40, 40.0, np.float64(40))
     }
     read = descriptions.from_dict({"name": "discrete-gaussian", "sigma": 40})
-    assert names == {streams.name(1, to_dict(read), "votes")}
+    assert names == {secret.stream(1, to_dict(read), "votes")}
     assert names == {'release 1 {"name": "discrete-gaussian", "sigma": 40.0} votes '}
     zeros = [descriptions.ConfidentGNMax(zero, 2.0, 2.0) for zero in (0, 0.0, -0.0)]
     assert len({repr(one) for one in zeros}) == 1

@@ -25,6 +25,7 @@ from pate_jax.accounting import parties
 from pate_jax.cli import party as _  # noqa: F401
 from pate_jax.parties import agreement as agreements
 from pate_jax.parties import certificates, connections, ranges
+from pate_jax.runs import secret
 from pate_jax.runs.parties import ballot, ledger, questions, terms
 from pate_jax.runs.parties.join import questions_beside
 from pate_jax.system import storage
@@ -60,7 +61,7 @@ def join(folder, name, faults):
     longest = faults.get("patience", math.inf)
     connections.Hub.until = partialmethod(patient, connections.Hub.until, longest)
     storage.os = Mortal(faults.get("call"), faults.get("half", False), kill_me)
-    ballot.streams.key = lambda run, stream: run.secret.derive(stream)
+    secret.Secret.key = lambda self, stream: self.derive(stream)
     ballot.share = lambda of, shape, *, key: draw(key, shape)
     ranges.digits = brought(name, ranges.digits)
     words = ["party", "join", "vote.toml", "--key", f"{name}.key.pem", "--out", f"run-{name}"]

@@ -7,7 +7,7 @@ import numpy as np
 from round_table import RoundTable
 
 from pate_jax.parties import agreement as agreements
-from pate_jax.runs.parties import cards, join, write
+from pate_jax.runs.parties import join, terms, write
 from pate_jax.runs.parties.terms import Terms
 from pate_jax.runs.parties.write import Asked
 from pate_jax.runs.settings import DataChoice
@@ -26,7 +26,7 @@ def prepare(folder, ports=(7101, 7102, 7103, 7104), voters=RECORDS, records=RECO
         ids = np.array([f"{part}-{7 * row % count:03d}x" for row in range(count)])
         np.savez(folder / f"{part}.npz", inputs=inputs, labels=labels, ids=ids)
     for name, port in zip(names, ports, strict=False):
-        cards.make(folder, name, "localhost", port, voters)
+        terms.make(folder, name, "localhost", port, voters)
     return folder
 
 

@@ -19,7 +19,7 @@ from pate_jax.audit import verify
 from pate_jax.baselines.dpsgd import calibration
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.codec import to_dict
-from pate_jax.runs import chain, driver, ledger, plans, register, streams, sums
+from pate_jax.runs import chain, driver, ledger, plans, register
 from pate_jax.runs.baselines import tasks, training
 from pate_jax.runs.baselines.tasks import Task, opened
 from pate_jax.runs.baselines.training import BaselineConfig
@@ -147,13 +147,13 @@ def test_trainings_are_added_up_with_each_other_and_with_other_runs(made, tmp_pa
     assert entered.events[0].draws == 3 * sum(
         math.prod(shape) for shape in Student.load(made[1].root).shapes().values()
     )
-    one, two = (sums.together([entered] * count, 1e-5) for count in (1, 2))
+    one, two = (plans.together([entered] * count, 1e-5) for count in (1, 2))
     spent = made[2]["statement"]["figures"]["data_independent"]["epsilon"]
     assert spent * 0.99 < one <= spent < two < 2 * spent  # a hundredth of delta is kept in the statement
     by_curves = curves.epsilon(orders := curves.default_orders(), 2 * entered.curve(orders), 1e-5)
     assert two < by_curves.epsilon
     crowd = Plan((Tables(0.3, "sums"),), "record")
-    assert max(one, sums.together([crowd], 1e-5)) < sums.together([entered, crowd], 1e-5)
+    assert max(one, plans.together([crowd], 1e-5)) < plans.together([entered, crowd], 1e-5)
     assert commands.call("budget", "--register", file) == 0
     assert "by record, for a net trained by DP-SGD in 3 steps" in capsys.readouterr().out
     assert commands.call("budget", file) == 2
@@ -317,7 +317,7 @@ def test_no_two_runs_share_their_noise(made, copy):
     _, run, _ = made
     name = ledger.charge(run.ledger, Trained).stream
     copy.secret.make(None)
-    assert streams.commitment(run, name) != streams.commitment(copy, name)
+    assert run.secret.commitment(name) != copy.secret.commitment(name)
 
 
 def test_the_released_program_says_what_the_library_says(made):

@@ -15,7 +15,7 @@ from pate_jax.audit import verify
 from pate_jax.cli import main
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, GNMax, to_dict
-from pate_jax.runs import batches, budget, chain, ledger, stages, streams
+from pate_jax.runs import batches, budget, chain, ledger, stages
 from pate_jax.runs.answers import load_answers, load_asked
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.system import storage
@@ -197,8 +197,8 @@ def test_another_mechanism_on_a_copy_of_the_run_shares_no_noise(tmp_path):
         line._replace(event=replace(line.event, mechanism=one)).stream
         for one in (MECHANISM, DiscreteGaussianMax(30.0))
     ]
-    assert streams.commitment(run, names[0]) != streams.commitment(run, names[1])
-    assert line.noise == streams.commitment(run, names[0])
+    assert run.secret.commitment(names[0]) != run.secret.commitment(names[1])
+    assert line.noise == run.secret.commitment(names[0])
 
 
 @pytest.mark.parametrize("again", [0.5, 2.0])

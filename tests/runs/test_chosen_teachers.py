@@ -20,7 +20,7 @@ from pate_jax.audit import spending, verify
 from pate_jax.crowd.rehearsal import Expected
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import HeadCount
-from pate_jax.runs import batches, crowds, ledger, limits, pipeline, register, stages
+from pate_jax.runs import batches, crowds, driver, ledger, limits, pipeline, register, stages
 from pate_jax.runs.crowds import choice, forecast, release, teachers
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.crowds import stages as crowd_stages
@@ -222,7 +222,7 @@ def little_noise(_, released):
 ALTERED = {
     "another number": (release.Crowd, "number", property(lambda crowd: 395), "not the noisy form"),
     "little noise": (release.Counting, "ask", little_noise, "is planned for"),
-    "other noise": (release, "draw", lambda run, line, table: table + 99, "does not follow from"),
+    "other noise": (driver, "noisy", lambda run, line, table: table + 99, "does not follow from"),
 }
 
 

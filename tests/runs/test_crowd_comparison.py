@@ -20,7 +20,7 @@ from pate_jax.audit.attacks import removals
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, Comparison, HeadCount
 from pate_jax.runs import chain, ledger, pipeline
-from pate_jax.runs.crowds import answers, comparison, inputs, processes, release, rivals, steps, students
+from pate_jax.runs.crowds import answers, inputs, processes, release, steps, students
 from pate_jax.runs.crowds import stages as crowd_stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import CrowdChoice
@@ -29,14 +29,14 @@ from pate_jax.system import storage
 
 pytestmark = pytest.mark.usefixtures("without_pictures")
 
-RULE = comparison.rivals
+RULE = students.rivals
 METHODS = ["linear", "ridge", "supervised"]
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
     """Tables in place of images, and quick students in place of those that take minutes."""
-    monkeypatch.setattr(comparison, "rivals", honest_runs.rivals)
+    monkeypatch.setattr(students, "rivals", honest_runs.rivals)
 
 
 @pytest.mark.parametrize("by", ["record", "user"])
@@ -72,7 +72,7 @@ def test_pages_and_results_tell_of_it():
     told = storage.read_json(run.results, "results")
     found = told["compared"]
     assert [*found["leads"]] == METHODS and found["voters"] == steps.held_out(run)
-    assert told["method"] == comparison.taken(run) == "ridge"
+    assert told["method"] == students.taken(run) == "ridge"
     assert found["leads"]["ridge"] == max(found["leads"].values()) > found["noise"]
     (line,) = steps.shown(run).comparisons
     cells = ledger.unpack_table(line.values, line.event.shape)[0]
@@ -164,10 +164,10 @@ def on(run, private):
 def test_a_changed_record_moves_the_table_or_the_comparison_and_never_both(tmp_path):
     run = honest_runs.compared()
     crowd = inputs.opened(run)
-    held_out, every = crowd.held_out, rivals.every(crowd)
+    held_out, every = crowd.held_out, students.every(crowd)
     assert 40 < held_out.sum() < 130 and crowd.judging == held_out.sum()
-    table, compared = release.counted(crowd), rivals.counted(crowd, every)
-    assert np.array_equal(compared, rivals.load(run))
+    table, compared = release.counted(crowd), students.compared(crowd, every)
+    assert np.array_equal(compared, students.load_comparison(run))
     says = [spaces.labels(each, crowd.dataset.private.inputs) == crowd.everybody.labels for each in every]
     right = np.array([each[held_out].sum() for each in says])
     assert compared.tolist() == [(3 * right - right.sum()).tolist()]
@@ -179,7 +179,7 @@ def test_a_changed_record_moves_the_table_or_the_comparison_and_never_both(tmp_p
         )
         assert np.array_equal(changed.held_out, held_out)
         moved = int(((release.counted(changed) - table) ** 2).sum())
-        step = int(((rivals.counted(changed, every) - compared) ** 2).sum())
+        step = int(((students.compared(changed, every) - compared) ** 2).sum())
         if name == "votes":
             assert 0 < moved <= crowd.plan.release.squared_shift("changed") and step == 0
         else:
@@ -190,7 +190,7 @@ def test_the_risk_of_single_voters_knows_the_comparison():
     """A voter who judges moves the number of voters and its own cells; by brute force."""
     run = honest_runs.compared()
     crowd, (number, _, compared) = inputs.opened(run), ledger.releases(run.ledger)
-    says = [spaces.labels(one, crowd.dataset.private.inputs) for one in rivals.every(crowd)]
+    says = [spaces.labels(one, crowd.dataset.private.inputs) for one in students.every(crowd)]
     agree = np.array([one == crowd.everybody.labels for one in says]).T.astype(int)
     everything = np.array(list(itertools.product((0, 1), repeat=3)))
     found = removals.shifts_of(crowd)
@@ -259,14 +259,14 @@ def test_tables_and_images_of_this_package_are_not_compared(tmp_path):
     drawn = replace(honest_runs.table(), dataset="strokes", private=None, public=None, test=None, records=20)
     assert RULE(Auto(), inputs.made(run, drawn, choice)) == []
     given = RULE(Auto(steps=7), inputs.made(run, honest_runs.images(tmp_path), choice))
-    assert [(one.method, one.steps) for one in given] == [(method, 7) for method in comparison.RIVALS]
+    assert [(one.method, one.steps) for one in given] == [(method, 7) for method in students.RIVALS]
 
 
 def test_too_few_voters_for_the_noise_all_vote(tmp_path):
     """At epsilon 0.5 the noise is 16, and 80 voters could not tell a point from none."""
     run = RunDirectory(tmp_path)
     crowd = begun(tmp_path, replace(honest_runs.comparing(tmp_path), epsilon=0.5))
-    assert not inputs.compares(run, crowd.choice) and comparison.methods(run) == METHODS
+    assert not inputs.compares(run, crowd.choice) and students.methods(run) == METHODS
     assert [line.event.name for line in ledger.releases(run.ledger)] == ["headcount", "sums"]
     assert "held_out" not in storage.read_json(run.certificate, "certificate")
     found, asked = answers.given(crowd)
@@ -306,14 +306,12 @@ def test_a_run_that_is_stopped_goes_on_with_the_same_noise(tmp_path, monkeypatch
 
 @pytest.mark.long
 def test_images_are_compared_by_the_rule_as_it_is(tmp_path, monkeypatch, small_nets):
-    monkeypatch.setattr(comparison, "rivals", RULE)
+    monkeypatch.setattr(students, "rivals", RULE)
     data = honest_runs.images(tmp_path)
     pipeline.run(replace(honest_runs.comparing(tmp_path / "run"), data=data, student=Auto(steps=5)))
     run = RunDirectory(tmp_path / "run")
     told = storage.read_json(run.results, "results")
-    assert [*told["compared"]["leads"]] == ["linear", *comparison.RIVALS] and told["space"][
-        "kind"
-    ] == "patches"
+    assert [*told["compared"]["leads"]] == ["linear", *students.RIVALS] and told["space"]["kind"] == "patches"
     found = verify.of_run(run, deep=True)
     assert found.of("failed") == [] and found.of("unchecked") == []
 

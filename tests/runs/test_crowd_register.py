@@ -14,7 +14,7 @@ from pate_jax.accounting.exact import counts
 from pate_jax.audit import verify
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.codec import to_dict
-from pate_jax.runs import anchors, chain, ledger, pipeline, plans, register, sums
+from pate_jax.runs import anchors, chain, ledger, pipeline, plans, register
 from pate_jax.runs.crowds import inputs, release
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.plans import Plan
@@ -57,7 +57,7 @@ def test_two_crowds_add_up_in_squares_of_mu(tmp_path, file):
     cards = [(run.student / "MODEL_CARD.md").read_text() for run in runs]
     assert "Other runs: none stood in" in cards[0]
     assert "2 runs stood in the owner's register, on the same or on other records" in cards[1]
-    assert f"epsilon {sums.rounded(sum_of(file)):.2f} at delta 1e-05" in cards[1]
+    assert f"epsilon {plans.rounded(sum_of(file)):.2f} at delta 1e-05" in cards[1]
 
 
 def test_a_crowd_and_teachers_add_up_under_one_limit(tmp_path, file):
@@ -69,8 +69,8 @@ def test_a_crowd_and_teachers_add_up_under_one_limit(tmp_path, file):
     limit = register.read(file).limit
     by_hand = sum(one.cost(limit.order).rdp for one in entered) / limit.rdp
     assert group["share"] == pytest.approx(by_hand) and isinstance(entered[0].events[0], Tables)
-    together = sums.together(entered, 1e-5)
-    assert max(sums.together([one], 1e-5) for one in entered) < together <= 3.0
+    together = plans.together(entered, 1e-5)
+    assert max(plans.together([one], 1e-5) for one in entered) < together <= 3.0
     with pytest.raises(PateError, match="would be exceeded"):
         crowd(tmp_path, "c", file, epsilon=2.9)
     assert not (tmp_path / "c" / "private" / "ledger.jsonl").exists()

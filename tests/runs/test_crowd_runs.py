@@ -19,7 +19,7 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import GNMax
 from pate_jax.mechanisms.crowds import HeadCount
 from pate_jax.models import spaces
-from pate_jax.runs import chain, ledger, stages
+from pate_jax.runs import chain, driver, ledger, stages
 from pate_jax.runs.crowds import public_side, release
 from pate_jax.runs.crowds import stages as crowd_stages
 from pate_jax.runs.directory import RunDirectory
@@ -169,18 +169,18 @@ def test_noise_is_another_for_another_table_release_number_or_public_side():
     _, line = ledger.releases(run.ledger)
     louder = line._replace(event=replace(line.event, sigma=2 * line.event.sigma))
     table = release.load_table(run)
-    noise = release.draw(run, line, table) - table
+    noise = driver.noisy(run, line, table) - table
     others = [
-        release.draw(run, louder, table) / 2 - table / 2,
-        release.draw(run, line._replace(batch=3), table) - table,
-        release.draw(run, line._replace(public="another"), table) - table,
-        release.draw(run, line, table + 1) - table - 1,
-        release.draw(honest_runs.crowd("sums", "user"), line, table) - table,
+        driver.noisy(run, louder, table) / 2 - table / 2,
+        driver.noisy(run, line._replace(batch=3), table) - table,
+        driver.noisy(run, line._replace(public="another"), table) - table,
+        driver.noisy(run, line, table + 1) - table - 1,
+        driver.noisy(honest_runs.crowd("sums", "user"), line, table) - table,
     ]
     flat = [(each - each.mean()).ravel() / each.std() for each in (noise, *others)]
     correlation = np.abs(np.corrcoef(flat) - np.eye(len(flat)))
     assert correlation.max() < 6 / np.sqrt(noise.size)
-    np.testing.assert_array_equal(noise, release.draw(run, line, table) - table)
+    np.testing.assert_array_equal(noise, driver.noisy(run, line, table) - table)
 
 
 REFUSED = [

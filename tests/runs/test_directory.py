@@ -90,7 +90,7 @@ def test_what_was_read_of_the_settings_stays_as_it_was_and_a_stage_can_be_forgot
     run.record.agree("vote", {"queries": 5, "selection": "first"})
     before = run.record.read()
     run.record.agree("account", {"delta": 1e-5})
-    run.record.forget("vote")
+    run.record.revise({}, ["vote"])
     after = run.record.read()
     assert before.vote(1) == (5, "first", None, None) and before.delta is None
     assert "vote" not in after and after.delta == 1e-5

@@ -101,7 +101,7 @@ def test_a_forged_line_is_found(field, run, tmp_path):
         forged = {field: FORGED[field](line)} if place == len(lines) - 1 else {}
         kept = {name: part for name, part in line.items() if name not in chain.OF_THE_CHAIN}
         chain.append(copy.ledger, {**kept, **forged})
-    checks, _ = verify.checks_of(Subject(copy))
+    checks = verify.checks_of(Subject(copy)).checks
     of_ledger = [one for name in ("charge", "ledger", "noise", "budget") for one in checks.get(name, ())]
     found = [
         finding
@@ -118,4 +118,4 @@ def test_every_kind_of_run_stands_in_the_battery():
     Several labels have a crowd's ledger each, and forgeries of their own: tests/runs/test_labels.py.
     """
     kinds = {"teachers", "crowd", "choice", "training", "method"}
-    assert kinds == {*verify._CHECKS} - {"party", "labels"}, "add the new kind to METHODS"
+    assert kinds == {*verify._OF_KIND} - {"party", "labels"}, "add the new kind to METHODS"

@@ -244,7 +244,7 @@ def test_what_does_not_fit_is_found(copy, what):
 
 
 def test_what_is_for_one_label_only_is_refused(folder, tmp_path):
-    with pytest.raises(PateError, match="neighbours or auto"):
+    with pytest.raises(PateError, match="say how many teachers"):
         pipeline.run(config(folder, tmp_path / "no", voters="teachers", steps=None, student=Auto()))
     with pytest.raises(PateError, match="leave-out nothing is a column of no table"):
         from_files(folder / "private.csv", folder / "public.csv", label_column="sick", leave_out="nothing")

@@ -11,6 +11,7 @@ from pate_jax.accounting.filter import Cost, Filter
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian
 from pate_jax.mechanisms.codec import to_dict
+from pate_jax.mechanisms.crowds import NeighbourCounts
 from pate_jax.mechanisms.events import Answers
 from pate_jax.runs import chain, ledger
 
@@ -25,6 +26,14 @@ LINE = ledger.Line(
     order=12.5,
     cost=Cost(0.125, 1e-30),
     values="3 - 7",
+)
+CROWD = LINE._replace(
+    batch=2,
+    event=NeighbourCounts(queries=2, classes=3, votes=2, sigma=20.0),
+    exact="digest of table",
+    public="digest of public side",
+    cost=Cost(0.0625, 1e-30),
+    values="3 -1 0 12 7 5",
 )
 WRITTEN = (
     b'{"artefact": "ledger", "schema": 1, "sequence": 0, "previous": "'
@@ -56,26 +65,31 @@ ANYTHING = st.recursive(
 )
 
 
-def entry(**changes):
-    body = {"kind": "release", "sequence": 0, "digest": "0" * 64, **to_dict(LINE), **changes}
+BOTH = pytest.mark.parametrize("line", [LINE, CROWD], ids=["answers", "table"])
+
+
+def entry(line=LINE, **changes):
+    body = {"kind": "release", "sequence": 0, "digest": "0" * 64, **to_dict(line), **changes}
     return json.loads(json.dumps(body))
 
 
+@BOTH
 @given(st.sampled_from(FIELDS), ANYTHING)
-def test_a_field_of_another_kind_is_one_sentence(tmp_path_factory, field, value):
+def test_a_field_of_another_kind_is_one_sentence(line, tmp_path_factory, field, value):
     """A line whose digest fits can still say anything: somebody may have made a chain of their own."""
     path = tmp_path_factory.getbasetemp() / "ledger.jsonl"
     try:
-        line = ledger.parse(entry(**{field: value}), path)
+        found = ledger.parse(entry(line, **{field: value}), path)
     except PateError as error:
         assert "\n" not in str(error)
     else:
-        assert to_dict(line)[field] == value
+        assert to_dict(found)[field] == value
 
 
+@BOTH
 @pytest.mark.parametrize("field", FIELDS)
-def test_a_line_that_lacks_a_field_is_refused(tmp_path, field):
-    lacking = entry()
+def test_a_line_that_lacks_a_field_is_refused(tmp_path, field, line):
+    lacking = entry(line)
     del lacking[field]
     with pytest.raises(PateError, match=rf"line 1 of .*takes .*{field}"):
         ledger.parse(lacking, tmp_path / "ledger.jsonl")

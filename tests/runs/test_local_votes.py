@@ -15,7 +15,7 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import local
 from pate_jax.mechanisms.codec import to_dict
 from pate_jax.runs import chain
-from pate_jax.runs.local import ballot, count, terms
+from pate_jax.runs.local import ballot, terms
 from pate_jax.system import storage
 
 QUESTIONS, CLASSES = 12, 3
@@ -65,7 +65,7 @@ def test_parties_vote_by_commands_and_anybody_counts(tmp_path, capsys, mechanism
     for part in (files[:2], files):  # a party that comes later changes nothing for the others
         assert call("local", "count", plan, *part, "--out", tmp_path / "counted.npz", "--json") == 0
         assert json.loads(capsys.readouterr().out)["parties"] == {path.stem: 30 for path in part}
-    found = storage.read_arrays(tmp_path / "counted.npz", count.KIND)
+    found = storage.read_arrays(tmp_path / "counted.npz", ballot.COUNTED)
     agreed = terms.read(plan)
     assert found["voters"].sum() == 90 * agreed.answers_each
     assert np.ptp(found["voters"]) <= 3  # one for each party: its voters are spread evenly
@@ -76,7 +76,7 @@ def test_parties_vote_by_commands_and_anybody_counts(tmp_path, capsys, mechanism
 def test_what_leaves_a_party_is_noisy_and_its_private_votes_do_not_leave(tmp_path, plan):
     out, made, _ = cast(tmp_path, plan, voters=300)
     labels = voting.load_votes(tmp_path / "a.votes.npz").teacher_labels
-    arrays = storage.read_arrays(out, ballot.KIND)
+    arrays = storage.read_arrays(out, ballot.SENT)
     assert set(arrays) == {"plan", "party", "queries", "sent"}
     asked = terms.asked(terms.read(plan), "a", 300, made.answers)
     same = (np.take_along_axis(labels.astype(int), asked, axis=1) == arrays["sent"]).mean()
@@ -133,13 +133,13 @@ def test_a_folder_that_was_restored_as_a_whole_draws_the_same_answers(tmp_path):
     shutil.copytree(tmp_path / "a", tmp_path / "backup")
     out, made, _ = cast(tmp_path, plans[1], voters=300)
     assert made.spent == made.budget == 6.0
-    before = storage.read_arrays(out, ballot.KIND)["sent"]
+    before = storage.read_arrays(out, ballot.SENT)["sent"]
 
     def restored(seed):
         shutil.rmtree(tmp_path / "a")
         shutil.copytree(tmp_path / "backup", tmp_path / "a")
         out, _, _ = cast(tmp_path, plans[1], voters=300, seed=seed)
-        return storage.read_arrays(out, ballot.KIND)["sent"]
+        return storage.read_arrays(out, ballot.SENT)["sent"]
 
     np.testing.assert_array_equal(restored(0), before)
     assert (restored(1) != before).any()  # no noise serves two answers
@@ -171,7 +171,7 @@ def test_in_a_restored_folder_only_a_changed_answer_draws_other_noise(tmp_path_f
         given = {"party": "a", "folder": folder / "a", "out": folder / "a.npz"}
         made = ballot.vote(folder / "plan.json", folder / "v.npz", **given)
         asked = terms.asked(agreed, "a", 25, made.answers)
-        return storage.read_arrays(folder / "a.npz", ballot.KIND)["sent"], asked
+        return storage.read_arrays(folder / "a.npz", ballot.SENT)["sent"], asked
 
     (first, asked), (again, _) = sent(labels), sent(other)
     same = np.take_along_axis(labels == other, asked, axis=1)
@@ -185,7 +185,7 @@ def test_a_voter_that_answers_as_another_has_noise_of_its_own(tmp_path):
     voting.save_votes(tmp_path / "v.npz", voting.Votes(np.array([[300, 0, 0]], np.int32), labels))
     given = {"party": "a", "folder": tmp_path / "a", "out": tmp_path / "a.npz"}
     ballot.vote(tmp_path / "plan.json", tmp_path / "v.npz", **given)
-    assert len(np.unique(storage.read_arrays(tmp_path / "a.npz", ballot.KIND)["sent"])) == CLASSES
+    assert len(np.unique(storage.read_arrays(tmp_path / "a.npz", ballot.SENT)["sent"])) == CLASSES
 
 
 def test_delta_stands_beside_epsilon_and_is_at_most_one_over_the_voters(tmp_path, capsys):
@@ -256,7 +256,7 @@ def test_a_smaller_budget_takes_fewer_questions_and_is_just_as_loud(tmp_path):
     whole, small = (cast(tmp_path, plan, party, budget=budget) for party, budget in (("a", 8.0), ("b", 5.0)))
     assert whole[1].answers == 4 and small[1].answers == 2
     assert small[1].spent == 4.0  # two answers of the same epsilon
-    found = count.count(plan, [whole[0], small[0]])
+    found = ballot.count(plan, [whole[0], small[0]])
     assert found.voters.sum() == 30 * 4 + 30 * 2
     with pytest.raises(PateError, match="does not afford one answer of epsilon 2"):
         cast(tmp_path, plan, "c", budget=1.5)
@@ -301,10 +301,10 @@ def test_the_questions_of_voters_are_fixed_by_public_names_and_spread_evenly(pla
 def test_bad_ballots_are_refused_by_name(tmp_path, plan):
     def refused(message, *files):
         with pytest.raises(PateError, match=message):
-            count.count(plan, files)
+            ballot.count(plan, files)
 
     good, _, _ = cast(tmp_path, plan)
-    arrays = storage.read_arrays(good, ballot.KIND)
+    arrays = storage.read_arrays(good, ballot.SENT)
     bad = tmp_path / "bad.npz"
     cases = {
         "belongs to another plan": {"plan": np.array("0" * 64)},
@@ -316,7 +316,7 @@ def test_bad_ballots_are_refused_by_name(tmp_path, plan):
         "plan, party, queries and sent are wanted": {"more": np.zeros(3)},
     }
     for message, change in cases.items():
-        storage.write_arrays(bad, ballot.KIND, {**arrays, **change})
+        storage.write_arrays(bad, ballot.SENT, {**arrays, **change})
         refused(message, good, bad)
     refused("second file of 'a'", good, good)
     refused("is not a local-answers file", tmp_path / "a.votes.npz")

@@ -12,7 +12,6 @@ from pate_jax.mechanisms import DiscreteGaussianMax
 from pate_jax.runs import batches
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.parties import merged_votes
-from pate_jax.runs.parties import owners as certificates
 from pate_jax.system import storage
 from pate_jax.voting.merge import merge
 
@@ -109,14 +108,14 @@ def test_a_party_is_an_owner_with_one_teacher(owners):
 def test_a_link_to_joined_votes_is_not_elsewhere(owners):
     joined(owners)
     (owners / "link.npz").symlink_to(owners / "joined" / "votes.npz")
-    assert certificates.beside(owners / "link.npz")["relation"] == "record"
-    assert certificates.beside(owners / "0.npz") is None
+    assert merged_votes.beside(owners / "link.npz")["relation"] == "record"
+    assert merged_votes.beside(owners / "0.npz") is None
 
 
 @pytest.mark.parametrize("number", ["1", None, [1]])
 def test_a_damaged_certificate_is_a_fault_and_no_error(number):
     made = {"relation": "party", "salt": None, "votes": "a", "owners": [{"teachers": number}]}
-    assert [fault[:45] for fault in certificates.faults(made, "party", "a", 1)] == [
+    assert [fault[:45] for fault in merged_votes.faults(made, "party", "a", 1)] == [
         "the certificate of the joined votes is damage"
     ]
 

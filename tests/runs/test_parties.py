@@ -18,10 +18,10 @@ from pate_jax.data import Part
 from pate_jax.errors import PateError
 from pate_jax.parties import agreement as agreements
 from pate_jax.parties import certificates
-from pate_jax.runs import chain, register, sums
+from pate_jax.runs import chain, plans, register
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.parties import ballot, cards, claims, join, ledger, students, terms, transcript
-from pate_jax.runs.parties.transcript import Transcript
+from pate_jax.runs.parties import ballot, join, ledger, meeting, terms
+from pate_jax.runs.parties.meeting import Transcript
 
 
 @pytest.fixture(scope="module")
@@ -90,8 +90,8 @@ def test_the_student_learns_from_what_was_opened(tmp_path, monkeypatch):
     files.vote(folder, files.agree(folder, "neighbours"), seed=5)
     run = RunDirectory(folder / "run-west")
     with run.writing():
-        results = students.teach(run, student.Ridge())
-        assert students.teach(run, student.Ridge()) == results
+        results = join.teach(run, student.Ridge())
+        assert join.teach(run, student.Ridge()) == results
     assert results["student_accuracy"] > 0.8 and results["answered"] == results["queries"] == 9
     card = (run.student / "MODEL_CARD.md").read_text()
     assert "against one party" in card and "what 3 parties opened together" in card
@@ -232,41 +232,41 @@ def claimed(tmp_path, *, name="vote.toml", kind="neighbours", **chosen):
     folder = tmp_path if (tmp_path / "pool.npz").exists() else files.prepare(tmp_path)
     party, _ = files.member(folder, "east", files.agree(folder, kind, name, **chosen))
     party.run.secret.draw(None)
-    return claims.of(party)
+    return ledger.claim_of(party)
 
 
 def test_a_key_takes_each_number_among_the_same_parties_once(tmp_path):
     book, first = tmp_path / "votes" / "ledger.jsonl", claimed(tmp_path)
     for _ in range(2):
-        claims.enter(book, first)
-    assert claims.read(book) == [first] and claims.others(book, first) == []
+        ledger.enter(book, first)
+    assert ledger.claims(book) == [first] and ledger.others(book, first) == []
     for other in (
         claimed(tmp_path, name="b.toml", seconds=21.0),
         claimed(tmp_path, name="c.toml", epsilon=4.0),
     ):
         with pytest.raises(PateError, match=r"vote=1 among these parties was taken .* with --vote 2 and add"):
-            claims.enter(book, other)
-        assert claims.others(book, other._replace(parties=other.parties[1:])) == [first]
+            ledger.enter(book, other)
+        assert ledger.others(book, other._replace(parties=other.parties[1:])) == [first]
     with pytest.raises(PateError, match="this key has voted on this agreement in"):
-        claims.enter(book, first._replace(run="0" * 64))
+        ledger.enter(book, first._replace(run="0" * 64))
     second = claimed(tmp_path, name="d.toml", vote=2)
-    claims.enter(book, second)
-    claims.enter(book, first)
-    assert claims.read(book) == [first, second] and claims.others(book, first) == [second]
+    ledger.enter(book, second)
+    ledger.enter(book, first)
+    assert ledger.claims(book) == [first, second] and ledger.others(book, first) == [second]
     with pytest.raises(PateError, match="with --vote 3 and add"):
-        claims.enter(book, claimed(tmp_path, name="e.toml", vote=2, seconds=21.0))
+        ledger.enter(book, claimed(tmp_path, name="e.toml", vote=2, seconds=21.0))
 
 
 def test_what_a_keys_votes_cost_together_is_said(tmp_path):
     first, user = claimed(tmp_path), claimed(tmp_path, name="c.toml", vote=3, unit="party")
     second = claimed(tmp_path, name="b.toml", vote=2)
-    one, both = (sums.together([first.plan] * votes, 1e-5) for votes in (1, 2))
-    assert claims.warning([], second, 1e-5) is None and one < both < 2 * one
-    said = claims.warning([first], second, 1e-5)
+    one, both = (plans.together([first.plan] * votes, 1e-5) for votes in (1, 2))
+    assert ledger.warning([], second, 1e-5) is None and one < both < 2 * one
+    said = ledger.warning([first], second, 1e-5)
     told = [float(figure) for figure in re.findall(r"epsilon ([0-9.]*[0-9])", said)]
     assert told == pytest.approx([one, both], abs=1e-4)
-    assert "1 of these protect another unit" in claims.warning([first, user], second, 1e-5)
-    assert "epsilon" not in claims.warning([user], second, 1e-5)
+    assert "1 of these protect another unit" in ledger.warning([first, user], second, 1e-5)
+    assert "epsilon" not in ledger.warning([user], second, 1e-5)
 
 
 @pytest.mark.parametrize("claim", [{"kind": None}, {"agreement": "0" * 64}, {"name": "east"}])
@@ -274,7 +274,7 @@ def test_a_line_that_is_no_claim_is_refused(claim, tmp_path):
     with chain.Writer(tmp_path / "ledger.jsonl") as writer:
         writer.append({"kind": "claim", **claim})
     with pytest.raises(PateError, match=r"line 1 of .*ledger.jsonl (has kind|takes)"):
-        claims.read(tmp_path / "ledger.jsonl")
+        ledger.claims(tmp_path / "ledger.jsonl")
 
 
 def test_another_ballot_under_the_same_noise_is_refused(voted):
@@ -361,7 +361,7 @@ def test_a_vote_goes_on_without_a_party_that_may_be_absent_and_stays_without_it(
     promises = {**ledger.read(book).begun, "zenith": "0" * 64}
     with pytest.raises(PateError, match="zenith was not there"):
         ledger.begin(chain.Writer(book), promises)
-    assert students._released(party).sigma == pytest.approx(party.vote.noise.share.scale * 3**0.5)
+    assert join._released(party).sigma == pytest.approx(party.vote.noise.share.scale * 3**0.5)
 
 
 def test_a_prepared_party_is_not_charged_and_votes_as_it_would_have(tmp_path):
@@ -445,7 +445,7 @@ def no_questions(folder):
 
 
 def other_key(folder):
-    cards.make(folder / "new", "east", "localhost", 7009, 60)[0].replace(folder / "east.key.pem")
+    terms.make(folder / "new", "east", "localhost", 7009, 60)[0].replace(folder / "east.key.pem")
 
 
 def more_records(folder):
@@ -479,12 +479,12 @@ def test_a_party_has_records_of_its_own(tmp_path):
 
 
 def test_cards_and_keys_are_not_overwritten(tmp_path):
-    key, card = cards.make(tmp_path, "north", "localhost", 7001, 80)
+    key, card = terms.make(tmp_path, "north", "localhost", 7001, 80)
     assert key.stat().st_mode & 0o077 == 0 and "PRIVATE" not in card.read_text()
     with pytest.raises(PateError, match="a party keeps its key"):
-        cards.make(tmp_path, "north", "localhost", 7001, 80)
+        terms.make(tmp_path, "north", "localhost", 7001, 80)
     with pytest.raises(PateError, match="port of south"):
-        cards.make(tmp_path, "south", "localhost", 0, 80)
+        terms.make(tmp_path, "south", "localhost", 0, 80)
     assert not (tmp_path / "south.key.pem").exists()
 
 
@@ -523,17 +523,17 @@ def test_a_missing_signature_is_refused(tmp_path):
     folder = files.prepare(tmp_path)
     agreement = agreements.read(files.agree(folder, "neighbours"))
     found, signatures = signed(folder, agreement)
-    transcript.save(tmp_path / "t.json", found, signatures | {"west": b""})
+    meeting.save(tmp_path / "t.json", found, signatures | {"west": b""})
     with pytest.raises(PateError, match="west has not signed"):
-        transcript.load(tmp_path / "t.json", agreement)
+        meeting.load(tmp_path / "t.json", agreement)
 
 
 def test_a_transcript_is_read_as_it_was_signed(voted, tmp_path):
     folder, file, _ = voted
     agreement = agreements.read(file)
     found, signatures = signed(folder, agreement)
-    transcript.save(tmp_path / "t.json", found, signatures)
-    again = transcript.load(tmp_path / "t.json", agreement)
+    meeting.save(tmp_path / "t.json", found, signatures)
+    again = meeting.load(tmp_path / "t.json", agreement)
     assert again.digest == found.digest and np.array_equal(again.opened, found.opened)
 
 
@@ -550,12 +550,12 @@ def test_a_transcript_is_read_as_it_was_signed(voted, tmp_path):
 )
 def test_a_changed_transcript_is_refused(edit, said, voted, tmp_path):
     folder, file, _ = voted
-    transcript.save(tmp_path / "t.json", *signed(folder, agreements.read(file)))
+    meeting.save(tmp_path / "t.json", *signed(folder, agreements.read(file)))
     body = json.loads((tmp_path / "t.json").read_text())
     edit(body)
     (tmp_path / "t.json").write_text(json.dumps(body))
     with pytest.raises(PateError) as refused:
-        transcript.load(tmp_path / "t.json", agreements.read(file))
+        meeting.load(tmp_path / "t.json", agreements.read(file))
     assert said in str(refused.value)
 
 
@@ -589,7 +589,7 @@ def test_other_voters_vote_too(kind, chosen, tmp_path):
     assert not refused(found), found
     run = RunDirectory(folder / "run-west")
     with run.writing():
-        results = students.teach(run, student.Linear() if kind == "sums" else student.Auto())
+        results = join.teach(run, student.Linear() if kind == "sums" else student.Auto())
     assert results["student_accuracy"] > 0.6
     assert not any(verify.verify(run).values())
 
@@ -602,7 +602,7 @@ def test_answers_alone_are_kept_with_their_refusals(tmp_path):
     party, _ = files.member(folder, "east", file)
     table = ledger.read(party.run.ledger).table
     assert table.shape == (9, 1) and found["east"].answered == (table >= 0).sum()
-    given = students.lesson(party, ballot.open_dataset(party))
+    given = join.lesson(party, ballot.open_dataset(party))
     assert isinstance(given.asked, Part) and np.asarray(given.answers.answered).sum() == (table >= 0).sum()
 
 

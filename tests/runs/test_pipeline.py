@@ -13,7 +13,7 @@ from pate_jax.audit import verify
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax
-from pate_jax.runs import batches, ledger, pipeline, streams
+from pate_jax.runs import batches, ledger, pipeline
 from pate_jax.runs.answers import load_answers
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release import check
@@ -136,7 +136,7 @@ def test_other_votes_are_not_answered_in_a_run_that_has_answered(private):
 
 def test_noise_belongs_to_one_list_of_votes(private):
     run, _ = private
-    assert streams.commitment(run, "a") != streams.commitment(run, "b")
+    assert run.secret.commitment("a") != run.secret.commitment("b")
 
 
 def test_a_seeded_run_says_not_private_in_everything_it_releases(finished):

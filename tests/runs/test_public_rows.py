@@ -1,5 +1,6 @@
 """An owner's public rows leave the house with --show-public alone: in no page, card, statement or student."""
 
+import functools
 import html
 import json
 import shutil
@@ -63,6 +64,19 @@ def files(tmp_path_factory):
             tables.to_csv({name: [*map(str, x)] for name, x in table.items()})
         )
     return {part: folder / f"{part}.csv" for part in PARTS}
+
+
+@pytest.fixture(scope="module")
+def shown(files, tmp_path_factory):
+    """Runs whose public rows may go out."""
+
+    @functools.cache
+    def made(kind):
+        run = RunDirectory(tmp_path_factory.mktemp("shown") / kind)
+        KINDS[kind](files, run.root, True)
+        return run
+
+    return made
 
 
 def choice(files, shown):
@@ -148,17 +162,15 @@ def test_no_public_row_is_in_any_byte_of_a_release_without_the_flag(kind, files,
 
 
 @pytest.mark.parametrize("kind", ["neighbours", "teachers"])
-def test_with_the_flag_they_may_go_out(kind, files, tmp_path):
-    run = RunDirectory(tmp_path / "run")
-    KINDS[kind](files, run.root, True)
+def test_with_the_flag_they_may_go_out(kind, files, shown):
+    run = shown(kind)
     assert held(run, open_data(choice(files, True))) > 10 and spelt(run)
     assert verify.at(run.root).of("failed") == []
 
 
-def test_verify_finds_rows_that_were_not_to_go_out(files, tmp_path):
+def test_verify_finds_rows_that_were_not_to_go_out(shown, tmp_path):
     """A student that holds rows, and a page that shows them, in a run whose owner did not allow it."""
-    run = RunDirectory(tmp_path / "run")
-    KINDS["neighbours"](files, run.root, True)
+    run = RunDirectory(shutil.copytree(shown("neighbours").root, tmp_path / "run"))
     body = storage.read_json(run.settings, "settings")
     body["data"]["show_public"] = False
     storage.write_json(run.settings, "settings", body)

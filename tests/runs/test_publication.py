@@ -224,7 +224,7 @@ def test_a_batch_is_not_asked_where_the_release_is_of_one_that_the_ledger_lacks(
     run = RunDirectory(tmp_path / "run")
     cut(run, 1)
     run.votes_of(2).unlink()
-    run.record.forget("votes 2")
+    run.record.revise({}, ["votes 2"])
     with run.writing(), pytest.raises(PateError, match=UNSHOWN):
         batch(run, 7)
     assert len(chain.read(run.ledger)) == 1

@@ -21,9 +21,9 @@ from pate_jax.audit import verify
 from pate_jax.errors import PateError, PateWarning
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, GNMax, to_dict
 from pate_jax.mechanisms.events import Answers
-from pate_jax.runs import anchors, batches, chain, ledger, people, pipeline, register, registration, sums
+from pate_jax.runs import anchors, batches, chain, ledger, people, pipeline, register, registration
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.plans import Plan
+from pate_jax.runs.plans import NARROWEST_FIRST, Plan, sums, together
 
 MECHANISM, TEACHERS, ROWS = DiscreteGaussianMax(60.0), 100, 30
 
@@ -130,13 +130,13 @@ def test_a_sum_leaves_no_run_out(tmp_path, capsys, file):
     assert "For all that one party holds: no sum, since 2 of these" in said
 
 
-@pytest.mark.parametrize("narrow", sums.NARROWEST_FIRST)
-@pytest.mark.parametrize("wide", sums.NARROWEST_FIRST)
+@pytest.mark.parametrize("narrow", NARROWEST_FIRST)
+@pytest.mark.parametrize("wide", NARROWEST_FIRST)
 def test_every_two_relations_have_a_sum_of_both(narrow, wide):
     plans = [Plan((Tables(0.2, "sums"),), one) for one in (narrow, wide)]
-    first, *rest = sums.of(plans, 1e-5)
-    assert first.relation == min(narrow, wide, key=sums.NARROWEST_FIRST.index) and first.silent == 0
-    assert first.epsilon == sums.together(plans, 1e-5)
+    first, *rest = sums(plans, 1e-5)
+    assert first.relation == min(narrow, wide, key=NARROWEST_FIRST.index) and first.silent == 0
+    assert first.epsilon == together(plans, 1e-5)
     assert all(one.epsilon is None and one.silent == 1 for one in rest)
 
 

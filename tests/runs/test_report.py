@@ -97,9 +97,14 @@ def test_the_summary_leaves_out_what_is_not_known(statement):
     assert "student is right" not in text and "None" not in text
 
 
+def odds(epsilon, delta):
+    """How often a guess from even odds can be right, from (epsilon, delta) alone."""
+    return trade_off.percent((1 + trade_off.variation(epsilon, delta)) / 2)
+
+
 def test_the_odds_are_never_below_what_epsilon_allows():
     for epsilon in (0.0, 0.3, 1.0, 3.32, 6.42, 11.0, 30.0, 2000.0):
-        told = float(run_pages.odds(epsilon, 1e-5).rstrip("%")) / 100
+        told = float(odds(epsilon, 1e-5).rstrip("%")) / 100
         exact = min(1.0, (1 + 1e-5 * math.exp(-epsilon)) / (1 + math.exp(-epsilon)))
         assert exact - 1e-12 <= told <= exact + 1e-3
 
@@ -107,7 +112,7 @@ def test_the_odds_are_never_below_what_epsilon_allows():
 def test_the_promise_is_in_words_and_the_figures_are_folded(statement):
     public = run_pages.public_page(RESULTS, statement)
     right = trade_off.percent(statement.trade_off.guess)
-    assert right < run_pages.odds(statement.headline.epsilon, 1e-5)
+    assert right < odds(statement.headline.epsilon, 1e-5)
     assert f"at most <strong>{right}</strong>" in public and statement.trade_off.words in public
     assert statement.model_card_line() in html.unescape(public)
     assert public.index("at most") < public.index("<details") < public.index("<table")

@@ -18,7 +18,7 @@ from pate_jax.runs import results, stages
 from pate_jax.runs.crowds import stages as crowd_stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release import check, traces
-from pate_jax.runs.report import run_pages, sections, sheet, words
+from pate_jax.runs.report import html, run_pages, sections, sheet, words
 from pate_jax.system import storage
 
 RUNS = {"teachers": honest_runs.whole, "sums": lambda: honest_runs.crowd("sums")}
@@ -35,9 +35,9 @@ def test_intervals_are_those_of_clopper_and_pearson(right, inputs):
 
 
 def test_printed_intervals_are_never_narrower_than_the_computed_ones():
-    assert words.interval(0.12301, 0.12399) == "12.3% to 12.4%"
-    assert words.interval(0.123, 0.124) == "12.3% to 12.4%"
-    assert words.interval(0.0, 1.0) == "0.0% to 100.0%"
+    assert html.interval(0.12301, 0.12399) == "12.3% to 12.4%"
+    assert html.interval(0.123, 0.124) == "12.3% to 12.4%"
+    assert html.interval(0.0, 1.0) == "0.0% to 100.0%"
 
 
 def test_the_facts_count_by_class_and_by_how_sure_the_student_is():

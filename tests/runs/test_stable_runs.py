@@ -14,7 +14,7 @@ from pate_jax.audit import verify
 from pate_jax.audit.attacks import attack, every
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.stable import StableAnswers
-from pate_jax.runs import batches, budget, ledger, pipeline, register, registration, stages, streams, sums
+from pate_jax.runs import batches, budget, ledger, pipeline, plans, register, registration, stages
 from pate_jax.runs.config_file import expanded, text
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.settings import RunConfig
@@ -100,7 +100,7 @@ def test_the_statement_is_the_cost_of_the_list_and_the_verifier_agrees(ended):
 
 def draws(run, mechanism, line):
     """The noise of a batch's thresholds and queries, by their places in the list."""
-    key = streams.key(run, line.stream)
+    key = run.secret.key(line.stream)
     return [sampler._drawn(mechanism, one, 0, 32) for one in jax.random.split(key)]
 
 
@@ -160,12 +160,12 @@ def test_a_register_adds_a_list_to_other_runs(tmp_path):
     (entry,) = register.read(file).entries.values()
     (plan,) = entry.plans
     assert plan.events[0].asked == stable.MOST_QUERIES
-    assert stable.epsilon(LIST, DELTA) * 0.9 < sums.together([plan], 1e-3) < 2.01
+    assert stable.epsilon(LIST, DELTA) * 0.9 < plans.together([plan], 1e-3) < 2.01
     with copy.writing():  # the run has gone on, so its copy cannot
         batches.adopt(copy, batch_of(3), None, more=True)
         with pytest.raises(PateError, match="does not fit its register"):
             batches.answer(copy, LIST)
-    assert sums.together([plan, plan], 1e-2) > sums.together([plan], 1e-2)
+    assert plans.together([plan, plan], 1e-2) > plans.together([plan], 1e-2)
 
 
 def test_a_list_whose_cutoff_is_changed_before_it_is_asked_counts_as_it_is_asked(tmp_path):

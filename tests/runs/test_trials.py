@@ -1,10 +1,12 @@
 """A trial says that it is one: parts that `pate split` made carry a mark, which every output repeats."""
 
 import contextlib
+import functools
 import html
 import io
 import json
 import re
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -76,13 +78,24 @@ def plain(path):
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", path.read_text())).split())
 
 
+@pytest.fixture(scope="module")
+def trial_of(parts, tmp_path_factory):
+    """A run of each kind, and what its command said."""
+
+    @functools.cache
+    def made(kind):
+        flags, mechanism = KINDS[kind], ()
+        if "gnmax" in flags:
+            flags, mechanism = flags[: flags.index("gnmax")], flags[flags.index("gnmax") :]
+        run = RunDirectory(tmp_path_factory.mktemp("run") / kind)
+        return run, *ran(*flags, *files(parts), *NAMED, "--out", run.root, *mechanism)
+
+    return made
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_output_of_a_run_says_that_it_is_a_trial(kind, parts, tmp_path):
-    flags, mechanism = KINDS[kind], ()
-    if "gnmax" in flags:
-        flags, mechanism = flags[: flags.index("gnmax")], flags[flags.index("gnmax") :]
-    run = RunDirectory(tmp_path / "run")
-    said, last = ran(*flags, *files(parts), *NAMED, "--out", run.root, *mechanism)
+def test_every_output_of_a_run_says_that_it_is_a_trial(kind, trial_of):
+    run, said, last = trial_of(kind)
     assert last == trial_mark.SENTENCE and not OFFERS.search(said)
     body = run.public_statement.read_text()
     assert next(iter(storage.read_json(run.public_statement, "statement"))) == "trial"
@@ -108,9 +121,8 @@ def test_a_choice_of_settings_on_a_trial_says_so(parts, tmp_path):
     assert [one.partition(": ")[2] for one in verify.at(run.root).of("failed")] == [trial_mark.SENTENCE]
 
 
-def test_a_release_that_conceals_its_trial_is_found_out(parts, tmp_path):
-    run = RunDirectory(tmp_path / "run")
-    ran(*KINDS["sums"], *files(parts), *NAMED, "--out", run.root)
+def test_a_release_that_conceals_its_trial_is_found_out(trial_of, tmp_path):
+    run = RunDirectory(shutil.copytree(trial_of("sums")[0].root, tmp_path / "run"))
     for path in (run.public_statement, run.student / "statement.json"):
         body = storage.read_json(path, "statement")
         del body["trial"]

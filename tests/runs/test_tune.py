@@ -24,7 +24,7 @@ from pate_jax.cli import tune as command
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.codec import from_dict
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
-from pate_jax.runs import budget, register, registration, sums
+from pate_jax.runs import budget, plans, register, registration
 from pate_jax.runs.crowds import students
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.plans import Plan
@@ -56,7 +56,7 @@ def copy(made, tmp_path):
 def failures(run, *names):
     """Which of these checks fail."""
     subject = Subject(run)
-    checks, _ = verify.checks_of(subject)
+    checks = verify.checks_of(subject).checks
     found = {name: findings.made(*(partial(one, subject) for one in checks[name])) for name in names}
     return {name for name in names if any(one.outcome == "failed" for one in found[name])}
 
@@ -371,7 +371,7 @@ def test_a_register_shows_a_choice_and_its_limit_refuses_it(made, tmp_path):
     (entered,) = next(iter(register.read(file).entries.values())).plans
     assert entered == spends and entered.covers(spends)
     assert not entered.covers(Plan((BestOf(replace(config.tuned, mu=9.0)),), "user"))
-    assert sums.together([spends], 1e-5) >= config.tuned.epsilon(1e-5)
+    assert plans.together([spends], 1e-5) >= config.tuned.epsilon(1e-5)
     curve = entered.curve(ORDERS)
     np.testing.assert_allclose([entered.cost(order).rdp for order in ORDERS[::40]], curve[::40], rtol=1e-6)
     tight = tmp_path / "tight.jsonl"

@@ -93,13 +93,3 @@ def test_a_saved_student_answers_the_same(learned, tmp_path):
 def test_inputs_of_another_shape_are_refused(learned):
     with pytest.raises(PateError, match=r"\(4,\) each; this student takes \(5,\)"):
         learned(np.zeros((2, 4), np.float32))
-
-
-@pytest.mark.parametrize(
-    "setting",
-    [{"steps": 0}, {"batch_size": 0}, {"learning_rate": 0.0}, {"label_smoothing": 1.0}, {"shift": -1}],
-)
-def test_bad_settings_name_the_value(setting):
-    name, value = next(iter(setting.items()))
-    with pytest.raises(PateError, match=f"{name}={value}"):
-        Auto(**setting)

@@ -254,6 +254,11 @@ def test_the_method_follows_the_kind_of_data():
 @pytest.mark.parametrize(
     "setting",
     [
+        {"steps": 0},
+        {"batch_size": 0},
+        {"learning_rate": 0.0},
+        {"label_smoothing": 1.0},
+        {"shift": -1},
         {"confidence": 1.2},
         {"average": 1.0},
         {"unlabelled": 0},

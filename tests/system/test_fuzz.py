@@ -36,7 +36,7 @@ from pate_jax.mechanisms.local import RandomisedResponse
 from pate_jax.models import trees
 from pate_jax.runs import budget, chain, ledger
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.local import ballot, count, terms
+from pate_jax.runs.local import ballot, terms
 from pate_jax.runs.settings import DataChoice, PartitionChoice, from_settings, to_settings
 from pate_jax.student import serving
 from pate_jax.student.released import predict
@@ -242,7 +242,7 @@ def local_vote(folder):
 
 
 def read_local_vote(folder):
-    count.count(folder / "plan.json", [folder / "a.npz"])
+    ballot.count(folder / "plan.json", [folder / "a.npz"])
 
 
 READERS = {

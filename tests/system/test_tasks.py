@@ -3,22 +3,24 @@
 import json
 import os
 import pickle
+import platform
 import shutil
 import signal
 import threading
 import time
-import warnings
 from dataclasses import replace
 from functools import partial
 
 import honest_runs
+import items
 import numpy as np
 import pytest
 
 from pate_jax.aggregate import noise
 from pate_jax.audit import verify
-from pate_jax.audit.attacks import canaries, replicas, risk, shadows
+from pate_jax.audit.attacks import canaries, replicas, risk, shadows, teacher_canaries
 from pate_jax.errors import PateError, PateWarning
+from pate_jax.mechanisms import DiscreteGaussianMax
 from pate_jax.runs import voters_comparison
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.directory import RunDirectory
@@ -28,37 +30,11 @@ from pate_jax.runs.tune import candidates
 from pate_jax.sweep import Grid, SweepConfig, results, sweep
 from pate_jax.sweep.compare import cells, named
 from pate_jax.sweep.compare.ground import Ground
-from pate_jax.system import clusters, tasks
+from pate_jax.system import clusters, storage, tasks
 from pate_jax.system.tasks import Where
 
 pytest.importorskip("distributed")
 psutil = pytest.importorskip("psutil")  # of distributed
-
-
-def doubled(number):
-    if number == 3:
-        warnings.warn("three is a lot", PateWarning, stacklevel=2)
-    return 2 * number, os.getpid()
-
-
-def refused(number):
-    raise PateError(f"number={number} must be even")
-
-
-def killed_once(path):
-    if not path.exists():
-        path.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return path.name
-
-
-def squared_slowly(number):
-    time.sleep(0.4)
-    return number**2
-
-
-def surroundings(_):
-    return os.getcwd(), os.environ["XLA_FLAGS"], os.environ["OMP_NUM_THREADS"]
 
 
 @pytest.fixture(scope="module")
@@ -75,27 +51,41 @@ def workers(client):
 
 def test_every_item_is_done_once_by_other_processes_and_warnings_come_back(workers):
     with pytest.warns(PateWarning, match="three is a lot"):
-        found = dict(workers.each(doubled, range(12)))
+        found = dict(workers.each(items.doubled, range(12)))
     assert {place: double for place, (double, _) in found.items()} == {one: 2 * one for one in range(12)}
     assert {pid for _, pid in found.values()} and os.getpid() not in {pid for _, pid in found.values()}
     with pytest.warns(PateWarning, match="three is a lot"):
-        assert [double for _, (double, _) in tasks.HERE.each(doubled, [3, 5])] == [6, 10]
+        assert [double for _, (double, _) in tasks.HERE.each(items.doubled, [3, 5])] == [6, 10]
 
 
 def test_an_error_of_an_item_is_the_error_of_the_command(workers):
     with pytest.raises(PateError, match="number=7 must be even"):
-        list(workers.each(refused, [7]))
+        list(workers.each(items.refused, [7]))
+
+
+def test_an_error_of_a_worker_elsewhere_names_its_host_and_where_it_opens_files(
+    workers, monkeypatch, tmp_path
+):
+    missing = tmp_path / "private.npz"
+    with pytest.raises(PateError, match=f"^{missing} does not exist"):
+        list(workers.each(partial(storage.read_arrays, kind="votes"), [missing]))
+    here = platform.node()
+    monkeypatch.setattr(tasks.platform, "node", lambda: "head")
+    said = f"^a worker on {here}, which opens files under the same paths as this command, says: {missing} do"
+    with pytest.raises(PateError, match=said):
+        list(workers.each(partial(storage.read_arrays, kind="votes"), [missing]))
 
 
 def test_an_error_of_an_item_is_in_no_log_of_a_worker():
     """Dask writes what a task raises into a worker's log, and an error may show a private value."""
-    found = tasks._done(tasks.Task(refused, 7, tasks.versions(), "."))
-    assert isinstance(found.error, PateError) and "test_tasks.py" in "".join(found.error.__notes__)
+    found = tasks._done(tasks.Task(items.refused, 7, tasks.versions(), "."))
+    assert isinstance(found.error, PateError) and "items.py" in "".join(found.error.__notes__)
     assert "number=7 must be even" in str(pickle.loads(pickle.dumps(found)).error)
 
 
 def test_the_item_of_a_killed_worker_runs_again(workers, tmp_path):
-    assert dict(workers.each(killed_once, [tmp_path / "a", tmp_path / "b"])) == {0: "a", 1: "b"}
+    assert dict(workers.each(items.killed_once, [tmp_path / "a"])) == {0: "a"}
+    wait_for(worker_processes, 2)
 
 
 def worker_processes():
@@ -110,7 +100,8 @@ def worker_processes():
     return {one.pid for one in psutil.Process().children() if works(one)}
 
 
-def test_workers_that_end_together_and_while_they_start_are_replaced(tmp_path):
+def test_workers_that_end_together_and_while_they_start_are_replaced(monkeypatch):
+    monkeypatch.setattr(clusters, "_LOOK", 0.05)
     before = worker_processes()
     with clusters.local(2) as client:
         dead = []
@@ -118,8 +109,8 @@ def test_workers_that_end_together_and_while_they_start_are_replaced(tmp_path):
             for pid in wait_for(lambda: worker_processes() - before - {*dead}, 2):
                 os.kill(pid, signal.SIGKILL)
                 dead.append(pid)
-        found = dict(tasks.Workers(client).each(killed_once, [tmp_path / "a", tmp_path / "b"]))
-    assert found == {0: "a", 1: "b"} and len(dead) == 6
+        found = dict(tasks.Workers(client).each(items.squared_slowly, [1, 2, 3]))
+    assert found == {0: 1, 1: 4, 2: 9} and len(dead) == 6
     assert worker_processes() <= before
 
 
@@ -133,16 +124,14 @@ def wait_for(found, number):
 
 
 def test_items_that_find_no_worker_do_not_wait_for_ever(monkeypatch):
-    monkeypatch.setattr(clusters, "_PATIENCE", 5)
     with clusters.local(1) as client:
-        monkeypatch.setattr(
-            clusters, "_WORK", "import time; time.sleep(60)"
-        )  # which never says that it lives
+        monkeypatch.setattr(clusters, "_WORK", "import time; time.sleep(60)")  # it never says that it lives
+        assert client.cluster.scheduler.no_workers_timeout == clusters._PATIENCE
+        client.cluster.scheduler.no_workers_timeout = 1
         client.retire_workers()
-        with pytest.raises(
-            PateError, match="has been no worker for 5 seconds: what has ended is kept, so re"
-        ):
-            list(tasks.Workers(client).each(squared_slowly, [1, 2]))
+        said = "has been no worker for 1 seconds: what has ended is kept, so re"
+        with pytest.raises(PateError, match=said):
+            list(tasks.Workers(client).each(items.squared_slowly, [1, 2]))
 
 
 def test_workers_that_do_not_start_are_an_error(monkeypatch):
@@ -169,7 +158,7 @@ def test_workers_that_are_killed_at_random_moments_lose_nothing():
         killer.start()
         try:
             for _ in range(40):
-                found = list(tasks.Workers(client).each(squared_slowly, range(12)))
+                found = list(tasks.Workers(client).each(items.squared_slowly, range(12)))
                 assert sorted(found) == [(number, number**2) for number in range(12)]
                 if len(killed) == 20:
                     break
@@ -179,34 +168,22 @@ def test_workers_that_are_killed_at_random_moments_lose_nothing():
     assert len(killed) == 20
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("number", [1, 4])
-def test_rows_of_a_sweep_do_not_depend_on_how_many_workers_there_are(number, tmp_path):
-    random = np.random.default_rng(0)
-    np.savez(tmp_path / "votes.npz", votes=random.multinomial(50, [0.2, 0.3, 0.5], 60))
-    grid = Grid(("gnmax", "confident-gnmax"), ("5:40:6",), ("0.5T",), ("30",), ("20", "60"))
-
-    def swept(name, with_client=None):
-        sweep(
-            SweepConfig((str(tmp_path / "votes.npz"),), out=tmp_path / name, values=grid, exact="all"),
-            with_client,
-        )
-        return results.read(tmp_path / name)
-
-    with clusters.local(number) as client:
-        assert swept("workers", client) == swept("here")
-
-
 def test_workers_share_cores_and_work_where_the_command_does(workers, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    folder, flags, threads = next(workers.each(surroundings, [0]))[1]
+    folder, flags, threads = next(workers.each(items.surroundings, [0]))[1]
     share = max(1, clusters.devices.cores() // 2)
     assert folder == str(tmp_path) and int(threads) == share
     assert flags.split().count(f"--xla_force_host_platform_device_count={share}") == 1
 
 
+def test_workers_of_this_machine_keep_results_in_memory_alone(client):
+    """What does not fit into memory would be written to a folder that others may read."""
+    kinds = client.run(lambda dask_worker: type(dask_worker.data))
+    assert len(kinds) == 2 and {*kinds.values()} == {dict}
+
+
 def test_other_versions_and_folders_that_a_worker_does_not_see_are_refused(tmp_path):
-    with pytest.raises(PateError, match=r"a worker on .* has jax .*, not 0\.0\.1: install the same versions"):
+    with pytest.raises(PateError, match=r"the worker has jax .*, not 0\.0\.1: install the same versions"):
         tasks._tried(tasks.Task(len, "ab", {**tasks.versions(), "jax": "0.0.1"}, "."))
     with pytest.raises(PateError, match=r"cannot enter .*nowhere .*: work in a folder that all"):
         tasks._tried(tasks.Task(len, "ab", tasks.versions(), str(tmp_path / "nowhere")))
@@ -238,23 +215,6 @@ def test_a_file_that_describes_no_jobs_is_refused(body, tmp_path):
         tasks.engine(Where(workers=1, cluster=str(tmp_path / "jobs.yaml"))),
     ):
         pass
-
-
-@pytest.mark.long
-def test_a_sweep_has_the_same_rows_and_page_on_workers(client, tmp_path):
-    random = np.random.default_rng(0)
-    np.savez(tmp_path / "votes.npz", votes=random.multinomial(50, [0.2, 0.3, 0.5], 40))
-    grid = Grid(("gnmax", "confident-gnmax"), ("10", "20"), ("0.5T",), ("30",), ("20", "40"))
-
-    def swept(name, with_client):
-        out = tmp_path / name
-        sweep(SweepConfig((str(tmp_path / "votes.npz"),), out=out, values=grid, exact="front"), with_client)
-        assert len((out / "results.jsonl").read_text().splitlines()) == 8 + json.dumps(
-            [*results.read(out).values()]
-        ).count('"exact_order"')
-        return results.read(out), (out / "sweep.html").read_bytes()
-
-    assert swept("here", None) == swept("workers", client)
 
 
 def test_shadow_runs_are_the_same_on_workers(workers):
@@ -292,6 +252,29 @@ def some_workers(request):
     """One worker, two and four."""
     with clusters.local(request.param) as found:
         yield tasks.Workers(found)
+
+
+def swept(votes, out, client=None):
+    """The rows of a sweep and its page."""
+    grid = Grid(("gnmax", "confident-gnmax"), ("10", "20"), ("0.5T",), ("30",), ("20", "40"))
+    sweep(SweepConfig((str(votes),), out=out, values=grid, exact="front"), client)
+    rows = results.read(out)
+    exact = json.dumps([*rows.values()]).count('"exact_order"')
+    assert len((out / "results.jsonl").read_text().splitlines()) == 8 + exact > 8
+    return rows, (out / "sweep.html").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def swept_here(tmp_path_factory):
+    folder, random = tmp_path_factory.mktemp("swept"), np.random.default_rng(0)
+    np.savez(folder / "votes.npz", votes=random.multinomial(50, [0.2, 0.3, 0.5], 40))
+    return folder / "votes.npz", swept(folder / "votes.npz", folder / "here")
+
+
+@pytest.mark.long
+def test_a_sweep_has_the_same_rows_and_page_on_workers(some_workers, swept_here, tmp_path):
+    votes, found = swept_here
+    assert swept(votes, tmp_path / "there", some_workers._client) == found
 
 
 @pytest.mark.long
@@ -338,3 +321,21 @@ def test_canaries_play_alike_on_workers(some_workers):
 
     for one, other in zip(played(tasks.HERE), played(some_workers), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.long
+def test_a_canary_among_teachers_plays_alike_on_workers(some_workers, monkeypatch):
+    monkeypatch.setattr(teacher_canaries, "_AT_ONCE", 400)  # so that there are parts to share
+    pair = teacher_canaries.Pair(*(np.tile(race, (4, 1)) for race in ([5, 4, 3], [4, 5, 3])))
+
+    def played(engine):
+        coins, key = np.random.default_rng(1), partial(noise.seeded_key, 3)
+        found = teacher_canaries.rates(
+            DiscreteGaussianMax(2.0), pair, 1_001, coins=coins, key=key, engine=engine
+        )
+        return [array for one in found.values() for array in one]
+
+    here = played(tasks.HERE)
+    for one, other in zip(here, played(some_workers), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert len(here[0]) + len(here[1]) == 1_002 and here[0].mean() > here[1].mean()

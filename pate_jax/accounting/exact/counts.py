@@ -40,6 +40,7 @@ from pate_jax.mechanisms.crowds import (
     NeighbourCounts,
     Score,
     TeacherSums,
+    TeacherVotes,
     Voting,
 )
 
@@ -188,6 +189,16 @@ def teacher_sums_for(mu: float, teachers: int, directions: int, length: int) -> 
     8000.0
     """
     return TeacherSums(teachers, directions, length, max(1.0, 2 * length / mu * _MORE))
+
+
+def teacher_votes_for(mu: float, teachers: int, queries: int, labels: int, most: int) -> TeacherVotes:
+    """Counts of several labels that cost `mu`, where a teacher names at most `most` labels of an input.
+
+    >>> [round(teacher_votes_for(0.25, 100, 200, 9, most).sigma, 1) for most in (9, 5, 2)]
+    [169.7, 169.7, 113.1]
+    """
+    length = math.sqrt(TeacherVotes(teachers, queries, labels, most, 1.0).squared_shift("changed"))
+    return TeacherVotes(teachers, queries, labels, most, max(1.0, length / mu * _MORE))
 
 
 def histogram_for(mu: float, queries: int) -> GaussianHistogram:

@@ -254,7 +254,7 @@ def of_teachers(run: RunDirectory, flags: Flags) -> Bounds:
     race = mechanism.race(asked, event.teachers, event.classes)[0][0]
     key = secrets.token_bytes(32)
     pair = teacher_canaries.votes(labeller(inputs), pool, race, event.asked, key=key)
-    seen = teacher_canaries.rates(asked, pair, canaries, coins=_coins())
+    seen = teacher_canaries.rates(asked, pair, canaries, coins=_coins(), engine=flags.engine)
     worst = WorstCase(asked, [event.teachers], event.classes)
 
     def claim(delta: float) -> float:

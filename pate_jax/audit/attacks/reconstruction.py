@@ -126,13 +126,13 @@ class Reconstructed(NamedTuple):
 class OneKey(Secret):
     """The secret of a run of which only the student's key is known."""
 
-    key: bytes = b""
+    only: bytes = b""
 
     def derive(self, purpose: str) -> bytes:
         """That key; anything else is refused."""
         if purpose != _KEY:
             raise PateError(f"the student asked for the key {purpose!r}, which is not public")
-        return self.key
+        return self.only
 
 
 @dataclass(frozen=True, init=False)
@@ -148,7 +148,7 @@ class Released(RunDirectory):
     @property
     def secret(self) -> OneKey:
         """The key of the student."""
-        return OneKey(self.keys, self.ledger, self.root, key=self.key)
+        return OneKey(self.keys, self.ledger, self.root, only=self.key)
 
 
 def rebuilt(learn: Callable[[Inputs], Student], run: RunDirectory, opened: Inputs, folder: Path) -> Student:

@@ -35,8 +35,9 @@ from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, NeighbourCounts
 from pate_jax.models.trees import Tree
 from pate_jax.runs import answers
 from pate_jax.runs import inputs as run_inputs
-from pate_jax.runs.crowds import rivals, steps
+from pate_jax.runs.crowds import steps
 from pate_jax.runs.crowds.inputs import Crowd
+from pate_jax.runs.crowds.students import every
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.ledger import CrowdLine
@@ -280,7 +281,7 @@ def _compared(crowd: Crowd) -> tuple[Float[np.ndarray, " voter"], Float[np.ndarr
     A voter of `m` of `k` students moves it by `k m (k - m)` in square. If it changes, it may lose `lost` of
     the `m` and win `won` of the others, and moves it by `k^2 (won + lost) - k (won - lost)^2`.
     """
-    students = rivals.every(crowd)
+    students = every(crowd)
     rules = [functools.partial(spaces.labels, student) for student in students]
     k, right = len(students), np.sum([agreed(crowd.judges, rule) for rule in rules], axis=0)
     changed = [

@@ -26,6 +26,7 @@ from pate_jax.data.dataset import Part
 from pate_jax.data.partition import Shards, assign, divide
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import Mechanism
+from pate_jax.system.tasks import HERE, Engine
 
 Labeller = Callable[[Part, Shards, np.ndarray], Int[np.ndarray, "teacher query"]]
 _AT_ONCE = 200_000  # answers that are drawn at a time
@@ -89,6 +90,7 @@ def rates(
     *,
     coins: np.random.Generator,
     key: Callable[[], jax.Array] = noise.fresh_key,
+    engine: Engine = HERE,
 ) -> dict[str, Rates]:
     """The scores of runs with the canary and without it, in pairs of runs with coins and noise of their own.
 
@@ -96,30 +98,53 @@ def rates(
     cancels noise that both have in common.
     """
     present = coins.random((2, -(-runs // 2))) < 0.5
-    scores = _scores(mechanism, pair, present, key)
-    before = _scores(mechanism, pair, np.zeros((2, max(1, len(present[0]) // 2)), bool), key)
+    none = np.zeros((2, max(1, len(present[0]) // 2)), bool)
+    asked = Asked(mechanism, pair, _ratios(mechanism, pair), key)
+    draws = [*_draws(asked, present), *_draws(asked, none)]
+    found = dict(engine.each(drawn, draws))
+    every = [np.concatenate([found[place] for place in range(side, len(draws), 2)]) for side in (0, 1)]
+    scores, before = np.split(np.stack(every), [present.shape[1]], axis=1)
     single = Rates(scores[present], scores[~present], before.ravel())
     apart, there = scores[0] - scores[1], present[0]
     return {"answers": single, "difference": Rates(apart[there], apart[~there], before[0] - before[1])}
 
 
-def _scores(
-    mechanism: Mechanism, pair: Pair, present: Bool[np.ndarray, "side run"], key: Callable[[], jax.Array]
-) -> Float[np.ndarray, "side run"]:
-    """The log-likelihood ratio of each run's answers; two runs that go together are drawn alike."""
-    ratios, both = _ratios(mechanism, pair), np.stack(pair).astype(np.int32)
-    queries, classes = pair.without.shape
-    size = max(1, min(present.shape[1], _AT_ONCE // queries))
-    found = np.zeros(present.shape)
-    for start in range(0, present.shape[1], size):
-        for side, there in enumerate(present[:, start : start + size]):
-            which = np.zeros(size, np.int64)
-            which[: len(there)] = there
-            answers = aggregate.answer(mechanism, both[which].reshape(-1, classes), key=key())
-            labels = np.where(np.asarray(answers.answered), np.asarray(answers.labels), -1) + 1
-            told = ratios[np.arange(queries), labels.reshape(size, queries)]
-            found[side, start : start + size] = told.sum(1)[: len(there)]
-    return found
+class Asked(NamedTuple):
+    """What every run is asked: planted votes and what each answer says, no private record among them."""
+
+    mechanism: Mechanism
+    pair: Pair
+    ratios: Float[np.ndarray, "query outcome"]
+    key: Callable[[], jax.Array]
+
+
+class Draws(NamedTuple):
+    """Some runs of which it is known who has the canary, and whose answers are to be drawn."""
+
+    asked: Asked
+    present: Bool[np.ndarray, " run"]
+    size: int  # that their number is filled up to
+
+
+def _draws(asked: Asked, present: Bool[np.ndarray, "side run"]) -> list[Draws]:
+    """All runs, in parts: those of the first side and of the second in turns, which are drawn alike."""
+    runs = present.shape[1]
+    size = max(1, min(runs, _AT_ONCE // len(asked.ratios)))
+    return [
+        Draws(asked, side[start : start + size], size) for start in range(0, runs, size) for side in present
+    ]
+
+
+def drawn(some: Draws) -> Float[np.ndarray, " run"]:
+    """The log-likelihood ratio of each run's answers."""
+    asked, both = some.asked, np.stack(some.asked.pair).astype(np.int32)
+    queries, classes = both.shape[1:]
+    which = np.zeros(some.size, np.int64)
+    which[: len(some.present)] = some.present
+    answers = aggregate.answer(asked.mechanism, both[which].reshape(-1, classes), key=asked.key())
+    labels = np.where(np.asarray(answers.answered), np.asarray(answers.labels), -1) + 1
+    told = asked.ratios[np.arange(queries), labels.reshape(some.size, queries)].sum(1)
+    return np.asarray(told[: len(some.present)])
 
 
 def _ratios(mechanism: Mechanism, pair: Pair) -> Float[np.ndarray, "query outcome"]:

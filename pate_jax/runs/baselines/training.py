@@ -30,21 +30,13 @@ from pate_jax.baselines.dpsgd.settings import LINEAR, Settings, choose
 from pate_jax.data import Dataset, relation
 from pate_jax.errors import PateError
 from pate_jax.models import names
-from pate_jax.runs import budget, driver, ledger, public_part, registration, results, streams
+from pate_jax.runs import budget, driver, ledger, public_part, registration, results
 from pate_jax.runs.baselines import tasks
-from pate_jax.runs.baselines.tasks import (
-    Steps,
-    Task,
-    parameters,
-    planned,
-    spending,
-    training_of,
-)
+from pate_jax.runs.baselines.tasks import Steps, Task, parameters, planned, spending, training_of
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import open_classes, record
 from pate_jax.runs.ledger import Line
 from pate_jax.runs.record import BASELINE
-from pate_jax.runs.report import plain_pages
 from pate_jax.runs.report.run_pages import last_lines
 from pate_jax.runs.settings import STROKES, DataChoice
 from pate_jax.student import Student
@@ -196,7 +188,7 @@ def train(run: RunDirectory, task: Task, line: Line[Trained]) -> Student:
         np.asarray(dataset.private.labels),
         dataset.classes,
         task.settings,
-        key=streams.key(run, line.stream),
+        key=run.secret.key(line.stream),
         preprocessing=dataset.preprocessing,
         model=task.model,
     )
@@ -236,7 +228,7 @@ def told(found: Mapping[str, Any]) -> str:
 
 def tell(run: RunDirectory) -> dict[str, Any]:
     """Write both report pages and return the results, with the statement among them."""
-    return results.tell(run, tell_owner(run), plain_pages.public_page)
+    return results.tell(run, tell_owner(run))
 
 
 def tell_owner(run: RunDirectory) -> dict[str, Any]:

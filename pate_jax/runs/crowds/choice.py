@@ -22,7 +22,7 @@ from pate_jax.runs.crowds.inputs import LEAST, Crowd, metric_of
 from pate_jax.runs.crowds.teachers import Chosen
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.record import CROWD, PLANNED
-from pate_jax.runs.report import crowd_words
+from pate_jax.runs.report import words
 from pate_jax.system import progress
 
 FIRST: Voting = "neighbours"  # what a run begins as
@@ -134,7 +134,7 @@ def stepping(crowd: Crowd) -> list[str]:
     """The line on the steps of sums, where the run chooses their number."""
     if crowd.choice.voters != "sums" or crowd.choice.steps == 1:
         return []
-    return [crowd_words.steps_planned(crowd.at(1).plan, crowd.dataset.classes)]
+    return [words.steps_planned(crowd.at(1).plan, crowd.dataset.classes)]
 
 
 def said(crowd: Crowd, facts: Mapping[str, Any]) -> list[str]:
@@ -145,7 +145,7 @@ def said(crowd: Crowd, facts: Mapping[str, Any]) -> list[str]:
     plan, some = crowd.plan, next(iter(each.values()))
     own = some.labels == 1
     alone = some.usual + ("" if own else " on average")
-    space = crowd_words.space({"space": plan.space.description()._asdict()})
+    space = words.space({"space": plan.space.description()._asdict()})
     name = Candidate(choice.voters).name
     where = "on the labels of your public file" if own else "in their worst case"
     leading = each[name].least >= max(one.least for one in each.values())

@@ -40,18 +40,25 @@ from jaxtyping import Int
 from pate_jax import crowd as voting
 from pate_jax.accounting import after_count, filter
 from pate_jax.accounting.exact import counts
-from pate_jax.aggregate.noise import noisy_table
 from pate_jax.data import Part, partition
 from pate_jax.errors import PateError
-from pate_jax.mechanisms.crowds import Comparison, CrowdRelease, CrowdTable, HeadCount, NeighbourCounts, Score
-from pate_jax.runs import driver, ledger, plans, streams
-from pate_jax.runs.crowds import answers, comparison, processes, public_side, rivals, scans, steps, students
+from pate_jax.mechanisms.crowds import (
+    Comparison,
+    CrowdRelease,
+    CrowdTable,
+    HeadCount,
+    NeighbourCounts,
+    Score,
+    TeacherVotes,
+)
+from pate_jax.runs import driver, ledger, plans, public_part
+from pate_jax.runs.crowds import answers, processes, public_side, scans, steps, students
 from pate_jax.runs.crowds.inputs import Crowd, compares, comparison_of, is_candidate, plan_of
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.driver import Method, Question
 from pate_jax.runs.ledger import CrowdLine
 from pate_jax.runs.record import PLANNED
-from pate_jax.runs.report import crowd_words
+from pate_jax.runs.report import words
 from pate_jax.student import Student
 from pate_jax.system import progress, storage
 
@@ -72,7 +79,7 @@ def count(crowd: Crowd) -> Table:
             raise PateError(f"{path} is not the certified one: {found[0]}; restore it from a backup")
         return table
     table = counted(crowd)
-    made = _certificate_of(crowd, table, public)
+    made = _certificate_of(crowd, table, public) | public_part.encoders(crowd.dataset)
     storage.write_arrays(path, _TABLE, {"table": table})
     storage.write_json(proof, "certificate", made)
     return table
@@ -180,8 +187,8 @@ class Counting(Method[CrowdRelease]):
             score = counts.score_for(crowd.mu, choice.voters)
             return Question(number, score, students.scored(crowd))
         if compares(self.run, choice):
-            rivals.every(crowd)
-            return Question(number, comparison_of(self.run, choice), rivals.digest(self.run))
+            students.every(crowd)
+            return Question(number, comparison_of(self.run, choice), students.digest_of_all(self.run))
         return None
 
     def measure(self, question: Question[CrowdRelease]) -> Table:
@@ -191,12 +198,8 @@ class Counting(Method[CrowdRelease]):
         if isinstance(question.event, Score):
             return students.score(self.crowd.at(steps.agreed(self.crowd)))
         if isinstance(question.event, Comparison):
-            return rivals.exact(self.crowd.at(steps.agreed(self.crowd)))
+            return students.compare(self.crowd.at(steps.agreed(self.crowd)))
         return count(self.crowd.at(question.number - 1))
-
-    def draw(self, line: CrowdLine, exact: Table, released: Sequence[CrowdLine]) -> CrowdLine:
-        """The line with the noisy table."""
-        return line._replace(values=ledger.pack_table(draw(self.run, line, exact)))
 
     def issue(self, line: CrowdLine) -> None:
         """Write the noisy table of a step; refused where a line was asked on something else than is here."""
@@ -209,7 +212,7 @@ class Counting(Method[CrowdRelease]):
         if isinstance(line.event, HeadCount):
             self._say_steps()
         elif isinstance(line.event, Comparison):
-            progress.say(crowd_words.compared(comparison.told(run)._asdict()))
+            progress.say(words.compared(students.told(run)._asdict()))
         elif not isinstance(line.event, Score):
             crowd = self.crowd.at(steps.step_of(line))
             if line.event != crowd.plan.release:
@@ -225,7 +228,7 @@ class Counting(Method[CrowdRelease]):
             return
         made = self.crowd.at(1).plan
         if made.steps is not None:
-            progress.say(f"sums: {crowd_words.steps_planned(made, self.crowd.dataset.classes)}")
+            progress.say(f"sums: {words.steps_planned(made, self.crowd.dataset.classes)}")
 
 
 def _asked_in(run: RunDirectory, line: CrowdLine) -> Path | None:
@@ -244,16 +247,10 @@ def asked_on(run: RunDirectory, line: CrowdLine) -> str:
     if isinstance(line.event, HeadCount):
         return NOTHING
     if isinstance(line.event, Comparison):
-        return rivals.digest(run)
+        return students.digest_of_all(run)
     if isinstance(line.event, Score):
         return students.digest(Student.load(run.scored))
     return public_side.digest(public_side.read(run.public_side_of(steps.step_of(line))))
-
-
-def draw(run: RunDirectory, line: CrowdLine, table: Table) -> Table:
-    """The noisy form of this table under the run's noise for a line: the same at every call."""
-    key = streams.key(run, line._replace(exact=storage.digest(table)).stream)
-    return noisy_table(line.event, table, key=key).values
 
 
 HELD_OUT = "held_out"
@@ -296,7 +293,7 @@ def held_out(found: Mapping[str, Any]) -> int:
     return silent
 
 
-def beyond(release: CrowdTable, table: Table, voters: int) -> Iterator[str]:
+def beyond(release: CrowdTable | TeacherVotes, table: Table, voters: int) -> Iterator[str]:
     """What of a table so many voters cannot have cast, if each keeps to the release's bound.
 
     >>> release = NeighbourCounts(queries=3, classes=2, votes=1, sigma=2.0)
@@ -314,6 +311,9 @@ def beyond(release: CrowdTable, table: Table, voters: int) -> Iterator[str]:
             yield f"{each} cast {cast:,} votes at most, and the table holds {table.sum():,}"
         if (most := int(table.sum(1).max(initial=0))) > voters:
             yield f"{voters:,} voters vote once at a query at most, and the table has one with {most:,} votes"
+    elif isinstance(release, TeacherVotes):
+        if (table < 0).any() or (table > voters).any() or int(table.sum(1).max()) > voters * release.most:
+            yield f"{voters:,} teachers of at most {release.most} labels an input cannot have cast the table"
     elif float((table.astype(np.float64) ** 2).sum()) > (voters * float(release.length)) ** 2 * (1 + 1e-9):
         yield f"the table is longer than {voters:,} voters of length {release.length} can make it"
 

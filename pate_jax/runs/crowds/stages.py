@@ -12,25 +12,13 @@ from pate_jax.data import relation
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import Voting
 from pate_jax.runs import budget, config_file, ledger, public_labels, queries, registration, results
-from pate_jax.runs.crowds import (
-    answers,
-    choice,
-    comparison,
-    forecast,
-    processes,
-    release,
-    rivals,
-    steps,
-    students,
-    teachers,
-)
+from pate_jax.runs.crowds import answers, choice, forecast, processes, release, steps, students, teachers
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.crowds.inputs import Crowd, compares, is_candidate, metric_of, plan_of, told
 from pate_jax.runs.crowds.teachers import Chosen
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import record, same_records
 from pate_jax.runs.record import COMPARED, CROWD, PLANNED, RECORDS
-from pate_jax.runs.report import plain_pages
 from pate_jax.runs.settings import CrowdChoice, DataChoice, RunConfig, to_settings
 from pate_jax.system import progress, storage
 from pate_jax.system.tasks import HERE, Engine
@@ -67,7 +55,7 @@ def begin(
 def _agree(crowd: Crowd, config: student.StudentConfig) -> None:
     """Record a crowd, and with it whether its students may be compared; later commands change neither."""
     wanted, record = to_settings(crowd.choice), crowd.run.record
-    found = comparison.rivals(config, crowd)
+    found = students.rivals(config, crowd)
     if CROWD in record.read() or not found:
         record.agree(CROWD, wanted)
     else:
@@ -160,7 +148,7 @@ def learn(
     found, asked = answers.given(crowd)
     choice = students.chosen(config, crowd, found, asked)
     if not again and isinstance(config, student.Auto) and compares(crowd.run, crowd.choice):
-        learned = rivals.kept(crowd, choice.config.method)
+        learned = students.kept(crowd, choice.config.method)
     elif not again and is_candidate(crowd.run):
         learned = crowd.scored
     else:
@@ -182,7 +170,7 @@ def _told_of_steps(crowd: Crowd) -> dict[str, Any]:
 
 def _told_of_rivals(run: RunDirectory, crowd: Crowd) -> dict[str, Any]:
     """What is said of the students of a run's sums, if some voters compared them."""
-    return {"compared": comparison.told(run)._asdict()} if compares(run, crowd.choice) else {}
+    return {"compared": students.told(run)._asdict()} if compares(run, crowd.choice) else {}
 
 
 def _told_of_choice(run: RunDirectory) -> dict[str, Any]:
@@ -196,18 +184,11 @@ def _told_of_choice(run: RunDirectory) -> dict[str, Any]:
     return {"tuned": {**said, "score": score, "noise": line.event.sigma / some}}
 
 
-def tell(run: RunDirectory) -> dict[str, Any]:
-    """Write both report pages and return the results, with the statement among them."""
-    return results.tell(run, results.tell_owner(run), plain_pages.public_page)
-
-
 def summary(run: RunDirectory) -> dict[str, Any]:
     """What `pate budget` shows of a crowd's run: what it has released, and what that cost."""
     lines, settings = list(ledger.releases(run.ledger)), run.record.read()
-    if not lines:
-        raise PateError(f"{run.root} has released nothing yet: there is nothing to show")
     delta = settings.crowd.delta if settings.delta is None else settings.delta
-    return budget.of_releases(run, lines, state(run, delta).headline.epsilon, delta)
+    return budget.of_releases(run, lines, delta, state)
 
 
 def run(config: RunConfig, engine: Engine = HERE) -> dict[str, Any] | Chosen:
@@ -228,7 +209,7 @@ def run(config: RunConfig, engine: Engine = HERE) -> dict[str, Any] | Chosen:
             return crowd
         account(run, config.delta)
         teach(run, config.student, crowd)
-        return tell(run) | registration.shown(run)
+        return results.tell_plain(run) | registration.shown(run)
 
 
 def _released(run: RunDirectory, config: RunConfig, engine: Engine) -> Chosen | None:

@@ -11,13 +11,13 @@ the whole folder was restored, the same answers are drawn again: the noise of ea
 the plan, the voter, the question and the answer itself. So nobody sees two draws of the same answer, and an
 answer that has changed since changes no other's noise. While some stored answers have no charge, no other
 plan is voted on, because the ledger may not know all that was spent. Each voter of a party spends the same:
-the ledger speaks of one voter.
+the ledger speaks of one voter. Anybody can count a vote from the plan and the parties' files.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +28,7 @@ from pate_jax.accounting import local as figures
 from pate_jax.aggregate import local as drawing
 from pate_jax.data import trial_mark
 from pate_jax.errors import PateError
+from pate_jax.mechanisms import local
 from pate_jax.mechanisms.local import Local
 from pate_jax.runs import chain
 from pate_jax.runs.local import terms as plans
@@ -35,7 +36,7 @@ from pate_jax.runs.local.terms import Terms
 from pate_jax.runs.secret import Secret
 from pate_jax.system import progress, storage
 
-KIND = "local-answers"
+SENT, COUNTED = "local-answers", "local-count"
 _LONGEST_NAME = 100
 
 
@@ -155,7 +156,7 @@ def _drawn(secret: Secret, terms: Terms, votes: _Votes, party: str, answers: int
     about = {"plan": terms.digest, "party": party, "queries": votes.queries}
     marks = {"trial": True} if votes.trial else {}
     arrays = {name: np.array(value) for name, value in {**about, **marks}.items()}
-    return storage.pack_arrays(KIND, {**arrays, "sent": sent.astype(np.int16)})
+    return storage.pack_arrays(SENT, {**arrays, "sent": sent.astype(np.int16)})
 
 
 def _affordable(charges: Iterable[_Charge], terms: Terms, budget: float, delta: float) -> int:
@@ -214,7 +215,7 @@ def _check_charged(folder: Path, charges: list[_Charge], own: Path) -> None:
 
 def _check_same(content: memoryview, stored: Path, party: str, voters: int) -> int:
     """How many answers of each voter are stored; refused where they are of others."""
-    arrays = storage.parse_arrays(bytes(content), stored, KIND)
+    arrays = storage.parse_arrays(bytes(content), stored, SENT)
     if str(arrays["party"]) != party or len(arrays["sent"]) != voters:
         raise PateError(
             f"{stored} holds the answers of {len(arrays['sent'])} voters of {str(arrays['party'])!r} to this "
@@ -225,3 +226,95 @@ def _check_same(content: memoryview, stored: Path, party: str, voters: int) -> i
 
 def _digest(content: bytes | memoryview) -> str:
     return hashlib.sha256(content).hexdigest()
+
+
+class Counted(NamedTuple):
+    """What all noisy answers say together."""
+
+    answers: np.ndarray  # int32[question], -1 where nobody named a class
+    estimates: np.ndarray  # float64[question, class]: unbiased counts of the voters' own classes
+    voters: np.ndarray  # int64[question]: how many answered
+    parties: dict[str, int]  # the voters of each party
+    trial: bool = False  # whether a party's votes are of a trial
+
+
+def count(plan: Path, files: Sequence[Path]) -> Counted:
+    """Add up the noisy answers of parties, and take the class that was named most often at each question.
+
+    >>> count(Path("plan.json"), [])
+    Traceback (most recent call last):
+    ...
+    pate_jax.errors.PateError: no party's file was given: name at least one
+    """
+    if not files:
+        raise PateError("no party's file was given: name at least one")
+    terms = plans.read(plan)
+    read = [_read(file, terms) for file in files]
+    values = terms.mechanism.classes if local.is_bits(terms.mechanism) else _values(terms)
+    counted = np.zeros((terms.questions, values), np.int64)
+    voters, parties = np.zeros(terms.questions, np.int64), dict[str, int]()
+    queries: str | None = None
+    for file, (party, pool, sent, _) in zip(files, read, strict=True):
+        if queries not in (None, pool):
+            raise PateError(f"{file} answers other questions than {files[0]}: all parties take the same ones")
+        queries = pool
+        if party in parties:
+            raise PateError(f"{file} is a second file of {party!r}: each party's voters are counted once")
+        parties[party] = len(sent)
+        asked = plans.asked(terms, party, *sent.shape[:2])
+        np.add.at(voters, asked.ravel(), 1)
+        if local.is_bits(terms.mechanism):
+            np.add.at(counted, asked.ravel(), sent.reshape(asked.size, -1))
+        else:
+            np.add.at(counted, (asked, sent), 1)
+    estimates = drawing.estimates(terms.mechanism, counted, voters)
+    trial = any(one.trial for one in read)
+    progress.warn(trial_mark.SENTENCE if trial else None)
+    return Counted(drawing.answers(terms.mechanism, counted), estimates, voters, parties, trial)
+
+
+def write(path: Path, counted: Counted) -> None:
+    """Write the answers, the estimates and the numbers of voters."""
+    arrays = {
+        "answers": counted.answers,
+        "estimates": counted.estimates,
+        "voters": counted.voters,
+        "parties": np.array(list(counted.parties)),
+    }
+    arrays |= {"trial": np.array(True)} if counted.trial else {}
+    storage.write_arrays(path, COUNTED, arrays)
+
+
+def _values(terms: Terms) -> int:
+    return len(local.channel(terms.mechanism)[0])
+
+
+class _Sent(NamedTuple):
+    """What a party's file says."""
+
+    party: str
+    queries: str  # digest of its questions
+    sent: np.ndarray  # [voter, answer, class for bits]
+    trial: bool
+
+
+def _read(file: Path, terms: Terms) -> _Sent:
+    """A party's file, checked."""
+    arrays = storage.read_arrays(file, SENT)
+    if set(arrays) - {"trial"} != {"plan", "party", "queries", "sent"}:
+        raise PateError(f"{file} holds {sorted(arrays)}; plan, party, queries and sent are wanted")
+    if str(arrays["plan"]) != terms.digest:
+        raise PateError(f"{file} belongs to another plan: ask the party to vote in this one")
+    sent, bits = arrays["sent"], local.is_bits(terms.mechanism)
+    good = sent.dtype.kind in "iu" and sent.ndim == 2 + bits and len(sent) > 0
+    if not good or not 1 <= sent.shape[1] <= terms.answers_each:
+        raise PateError(
+            f"{file}: sent has shape {sent.shape}, where each voter answers from 1 to {terms.answers_each} "
+            "questions of this plan"
+        )
+    if bits and sent.shape[2] != terms.mechanism.classes:
+        raise PateError(f"{file}: sent has {sent.shape[2]} bits for {terms.mechanism.classes} classes")
+    most = 1 if bits else _values(terms) - 1
+    if not 0 <= sent.min() <= sent.max() <= most:
+        raise PateError(f"{file}: sent holds {sent.min()} to {sent.max()} where 0 to {most} can be sent")
+    return _Sent(str(arrays["party"]), str(arrays["queries"]), sent, "trial" in arrays)

@@ -18,7 +18,7 @@ from pate_jax.errors import PateError
 from pate_jax.mechanisms import Noise
 from pate_jax.mechanisms.shared_votes import SharedVote
 from pate_jax.parties.agreement import Agreement
-from pate_jax.runs import plans, public_part, stages, streams
+from pate_jax.runs import plans, public_part, secret, stages
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.crowds.release import certificate
@@ -186,11 +186,11 @@ def shares(member: Member, table: Table) -> Shares:
     So a repeated command brings the same noise, and no noise serves two agreements or two ballots.
     """
     vote, stream = member.vote, partial(_stream, member, table)
-    counts = share(vote.noise.share, table.shape, key=streams.key(member.run, stream("numbers")))
+    counts = share(vote.noise.share, table.shape, key=member.run.secret.key(stream("numbers")))
     if vote.test_noise is None:
         return Shares(counts, None)
     of_test: Noise = vote.test_noise.share
-    key = streams.key(member.run, stream("test"))
+    key = member.run.secret.key(stream("test"))
     return Shares(counts, share(of_test, table.shape[:1], key=key))
 
 
@@ -201,7 +201,7 @@ def promise(member: Member, table: Table) -> str:
 
 def _stream(member: Member, table: Table, of: str) -> str:
     event = {"name": "share of a vote", "of": of}
-    return streams.name(1, event, storage.digest(table), f"{member.agreement.digest} {member.name}")
+    return secret.stream(1, event, storage.digest(table), f"{member.agreement.digest} {member.name}")
 
 
 def facts(member: Member) -> dict[str, Any]:

@@ -4,6 +4,8 @@ private/ledger.jsonl     what this party was charged, with whom it voted, what w
 private/answers.npz      what was opened; written again from the ledger where it is missing
 private/statement.json   the figure of each audience
 transcript.json          who voted, what was opened, and every party's signature; equal in all parties
+
+The student learns from what was opened and from public inputs.
 """
 
 from __future__ import annotations
@@ -11,23 +13,31 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from pate_jax import aggregate, student
 from pate_jax.accounting.party_statement import PartyStatement, party_statement
-from pate_jax.data import encoders
+from pate_jax.crowd.shares import classifier_of, of_counts, of_sums, weight
+from pate_jax.data import Dataset, Part, encoders, relation
 from pate_jax.errors import PateError
+from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
 from pate_jax.parties import agreement as agreements
 from pate_jax.parties.agreement import Agreement
 from pate_jax.runs import public_part, publication, registration, results
+from pate_jax.runs import students as training
+from pate_jax.runs.crowds.answers import soft
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.parties import ballot, cards, claims, ledger, meeting, terms, transcript
+from pate_jax.runs.parties import ballot, ledger, meeting, terms
 from pate_jax.runs.parties import questions as asking
-from pate_jax.runs.parties.ballot import Member
+from pate_jax.runs.parties.ballot import Member, Table
 from pate_jax.runs.parties.meeting import Meeting
 from pate_jax.runs.record import CROWD, PARTY
 from pate_jax.runs.settings import DataChoice, to_settings
+from pate_jax.student import sums
 from pate_jax.system import progress, storage
 
 Opener = Callable[[Agreement, str, str, tuple[str, ...] | None], AbstractContextManager[Meeting]]
@@ -60,7 +70,7 @@ def of_party(
     check_own(data)
     agreement, secret = agreements.read(file), storage.read_bytes(key).decode()
     found = asking.load(questions_beside(file), agreement.query_list)
-    name = cards.own_name(agreement, secret)
+    name = terms.own_name(agreement, secret)
     votes = key.with_suffix(".votes") / "ledger.jsonl"
     return Member(RunDirectory(out), agreement, name, found, data, seed, votes), secret
 
@@ -113,9 +123,9 @@ def _begin(member: Member) -> None:
 def _look_back(member: Member) -> None:
     """Say what the key's other votes cost; refuse a number that is taken before any work."""
     if member.votes is not None:
-        wanted = claims.of(member)
-        others = claims.others(member.votes, wanted)
-        progress.warn(claims.warning(others, wanted, member.agreement.delta))
+        wanted = ledger.claim_of(member)
+        others = ledger.others(member.votes, wanted)
+        progress.warn(ledger.warning(others, wanted, member.agreement.delta))
 
 
 def _vote(member: Member, key: str, opener: Opener, book: Path | None) -> None:
@@ -193,7 +203,7 @@ def receive(member: Member, file: Path) -> PartyStatement:
     run = member.run
     with run.writing():
         shown = ledger.read(run.ledger)
-        found = transcript.load(file, member.agreement)
+        found = meeting.load(file, member.agreement)
         if shown.begun is None or shown.begun != dict(found.promises):
             raise PateError(
                 f"{file} is of a vote in which this run did not take part with these promises: repeat `pate "
@@ -224,3 +234,109 @@ def connected(
     from pate_jax.parties import session  # which needs the extra
 
     return session.open(agreement, name, key, present=present)
+
+
+class Lesson(NamedTuple):
+    """What a student learns from: answers, the public inputs that they are of, and the classifier of sums."""
+
+    answers: aggregate.Answers
+    asked: Part
+    linear: student.Student | None = None
+
+
+def teach(run: RunDirectory, config: student.StudentConfig) -> dict[str, Any]:
+    """Train the student of a party's run and write release/; a finished one is not trained again."""
+    member = opened(run)
+    statement = storage.read_json(run.existing(run.public_statement, "party join"), "statement")
+    if run.results.exists():
+        run.record.agree("student", to_settings(config))
+        return results.kept(run)
+    dataset = ballot.open_dataset(member)
+    given = lesson(member, dataset)
+    if given.linear is None or not isinstance(config, student.Linear):
+        student.check(config, student.PublicInputs.of(dataset))
+    run.record.agree("student", to_settings(config))
+    learned, method = learn(member, config, dataset, given)
+    own = {
+        **results.facts(run, dataset, relation.without_warning(dataset.description)),
+        "parties": len(member.agreement.parties),
+        "voters": member.agreement.voters,
+        "queries": len(given.asked.ids),
+        "answered": int(np.asarray(given.answers.answered).sum()),
+        "method": method,
+    }
+    taught = given.asked, given.answers
+    return results.finish(run, learned, dataset, statement, own, taught, shown=False)
+
+
+def learn(
+    member: Member, config: student.StudentConfig, dataset: Dataset, given: Lesson
+) -> tuple[student.Student, str]:
+    """The student and its method: of sums `auto` takes their own classifier."""
+    if given.linear is not None and isinstance(config, student.Auto | student.Linear):
+        return given.linear, "linear"
+    taught, apart = (dataset, given.asked, given.answers), member.agreement.voters != "sums"
+    chosen = training.choose(member.run, config, *taught, independent=apart).config
+    return training.learn(member.run, chosen, *taught), chosen.method
+
+
+def lesson(member: Member, dataset: Dataset) -> Lesson:
+    """What follows from the opened numbers, at no further cost."""
+    table, plan = ledger.read(member.run.ledger).table, member.questions.plan
+    if table is None:
+        raise PateError(f"{member.run.ledger} shows no result yet: repeat `pate party join`")
+    if member.agreement.opened == "answers":
+        return _of_answers(member, dataset, table[:, 0])
+    if plan is None:
+        return _of_answers(member, dataset, table.argmax(1))
+    released = _released(member)
+    values = asking.opened_table(member.questions, table)
+    if isinstance(released, NeighbourCounts):
+        found = of_counts(values, released)
+        return Lesson(soft(found), _part(member, dataset))
+    return _of_sums(member, dataset, values, released)
+
+
+def _of_answers(member: Member, dataset: Dataset, labels: Table) -> Lesson:
+    """Hard labels; -1 where there is none."""
+    import jax.numpy as jnp
+
+    given = jnp.asarray(labels, jnp.int32)
+    return Lesson(aggregate.Answers(given, given >= 0), _part(member, dataset))
+
+
+def _part(member: Member, dataset: Dataset) -> Part:
+    """The public inputs that were asked about."""
+    plan, rows = member.questions.plan, member.questions.rows
+    if plan is not None and plan.queries is not None:
+        rows = plan.queries.rows
+    if rows is None:
+        return dataset.public
+    return dataset.public.take(rows)
+
+
+def _of_sums(member: Member, dataset: Dataset, values: Table, released: ClassSums) -> Lesson:
+    plan = member.questions.plan
+    if plan is None:
+        raise PateError("sums have a plan: copy the agreement's own file of questions")
+    plan = plan._replace(release=released)
+    public = ballot.seen(member).public.inputs
+    coordinates = plan.space.coordinates(public)
+    voters = sum(member.vote.voters_of_parties)
+    voters = weight(values, plan.scaling.constant, voters) if member.by == "user" else voters
+    found = of_sums(values, plan, coordinates, voters)
+    linear = None
+    if sums.holds(plan.space.front):
+        model = classifier_of(values, plan, coordinates, voters)
+        made = sums.of_sums(student.PublicInputs.of(dataset), plan.space, plan.scaling, model)
+        linear = made._replace(columns=dataset.columns)
+    return Lesson(soft(found), dataset.public, linear)
+
+
+def _released(member: Member) -> ClassSums | NeighbourCounts:
+    """The plan's release with the noise that is in the opened table: that of all who were there."""
+    plan, begun = member.questions.plan, ledger.read(member.run.ledger).begun
+    if plan is None or begun is None:
+        raise PateError(f"{member.run.ledger} shows no vote of a crowd: restore it from a backup")
+    scale = terms.vote_of(member.agreement, member.questions).noise.together(len(begun)).scale
+    return replace(plan.release, sigma=max(scale, 1.0))

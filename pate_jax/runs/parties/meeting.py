@@ -4,17 +4,22 @@
 numbers leave by `sum` and `answers` alone, which share them secretly with noise.
 
 Before a vote the parties may count, without showing who, whether somebody is with two of them:
-Every party hides its ids (`parties.hidden_ids`), and the lists go around until each has passed all parties,
+every party hides its ids (`parties.hidden_ids`), and the lists go around until each has passed all parties,
 which hide and sort them once more. Then equal ids are equal points. All see how many people two parties
 have in common, and nobody, not even these two, sees who they are.
+
+What a vote has opened is the transcript, signed by every party over one digest, in a file that all parties
+have alike.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from jaxtyping import Int
@@ -23,13 +28,14 @@ from pate_jax.data import relation
 from pate_jax.data.partition import units_of
 from pate_jax.errors import PateError
 from pate_jax.parties import certificates
+from pate_jax.parties.agreement import Agreement
 from pate_jax.parties.connections import Refusal
 from pate_jax.parties.hidden_ids import SIZE, Blinder, padded, points
 from pate_jax.runs import registration
-from pate_jax.runs.parties import ballot, claims, ledger, terms, transcript
+from pate_jax.runs.ledger import pack_table, unpack_table
+from pate_jax.runs.parties import ballot, ledger, terms
 from pate_jax.runs.parties.ballot import Member, Shares, Table
-from pate_jax.runs.parties.transcript import Transcript
-from pate_jax.system import progress
+from pate_jax.system import progress, storage
 
 Lists = Mapping[str, list[bytes]]
 STEPS = 4
@@ -73,7 +79,7 @@ def hold(meeting: Meeting, member: Member, table: Table, noise: Shares, key: str
         told = meeting.exchange(ballot.promise(member, table).encode())
         promises = ledger.promised(meeting.present, told)
         if member.votes is not None:
-            claims.enter(member.votes, claims.of(member))
+            ledger.enter(member.votes, ledger.claim_of(member))
         ledger.begin(registration.Ledger(member.run, lambda: member.spends), promises)
         steps.advance(note="all are there")
         values = _opened(meeting, member, table, noise)
@@ -82,8 +88,8 @@ def hold(meeting: Meeting, member: Member, table: Table, noise: Shares, key: str
         ledger.opened(book, found.digest, values)
         steps.advance(note="recorded")
         signatures = meeting.exchange(certificates.sign(key, found.digest.encode()))
-        transcript.check_signatures(member.agreement, found, signatures)
-        transcript.save(file, found, {name: signatures[name] for name in promises})
+        check_signatures(member.agreement, found, signatures)
+        save(file, found, {name: signatures[name] for name in promises})
         steps.advance(note="signed")
     return found
 
@@ -175,3 +181,58 @@ def _shown(meeting: Round, own: list[bytes], present: Sequence[str]) -> dict[str
         if len(told[name]) % SIZE:
             raise PateError(f"{name} sends no list of hidden ids: it runs another version of pate_jax")
     return {name: [told[name][at : at + SIZE] for at in range(0, len(told[name]), SIZE)] for name in present}
+
+
+KIND = "transcript"
+
+
+class Transcript(NamedTuple):
+    """Who voted under which agreement, with which promises, and what was opened."""
+
+    agreement: str
+    vote: int
+    promises: Mapping[str, str]
+    opened: Table
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of all of it, which every party signs."""
+        return hashlib.sha256(json.dumps(self._body(), sort_keys=True).encode()).hexdigest()
+
+    def _body(self) -> dict[str, Any]:
+        rows, columns = self.opened.shape
+        told = {"agreement": self.agreement, "vote": self.vote, "promises": dict(self.promises)}
+        return {**told, "rows": rows, "columns": columns, "opened": pack_table(self.opened)}
+
+
+def save(path: Path, transcript: Transcript, signatures: Mapping[str, bytes]) -> None:
+    """Write a transcript with its signatures."""
+    signed = {name: signatures[name].hex() for name in sorted(signatures)}
+    storage.write_json(path, KIND, {**transcript._body(), "digest": transcript.digest, "signatures": signed})
+
+
+def load(path: Path, agreement: Agreement) -> Transcript:
+    """Read a transcript; refused where it is of another agreement, or a party that voted did not sign it."""
+    body = storage.read_json(path, KIND)
+    try:
+        signed = {str(name): bytes.fromhex(text) for name, text in body.pop("signatures").items()}
+        said = body.pop("digest")
+        opened = unpack_table(body["opened"], (body["rows"], body["columns"]))
+        found = Transcript(body["agreement"], body["vote"], body["promises"], opened)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise PateError(f"{path} is no transcript ({error!r}): copy it again from another party") from error
+    if found.agreement != agreement.digest or said != found.digest:
+        raise PateError(f"{path} is the transcript of another agreement, or was changed: copy it again")
+    check_signatures(agreement, found, signed)
+    return found
+
+
+def check_signatures(agreement: Agreement, transcript: Transcript, signatures: Mapping[str, bytes]) -> None:
+    """Refuse a transcript that one of the parties which voted has not signed."""
+    for name in transcript.promises:
+        certificate = agreement.party(name).certificate
+        if not certificates.verify(certificate, transcript.digest.encode(), signatures.get(name, b"")):
+            raise PateError(
+                f"{name} has not signed this transcript: it saw other numbers than you, or its key was "
+                "changed; nobody should use them before that is explained"
+            )

@@ -15,8 +15,8 @@ from pate_jax.parties.agreement import Agreement
 from pate_jax.runs import public_part
 from pate_jax.runs.crowds import inputs as crowd_inputs
 from pate_jax.runs.directory import RunDirectory
-from pate_jax.runs.parties import cards, terms
 from pate_jax.runs.parties import questions as asking
+from pate_jax.runs.parties import terms
 from pate_jax.runs.parties.join import check_own, questions_beside
 from pate_jax.runs.parties.questions import Questions
 from pate_jax.runs.parties.terms import Terms
@@ -60,7 +60,7 @@ def write(
     for path in (file, questions_beside(file)):
         if path.exists():
             raise PateError(f"{path} exists, and others may have it already: choose another name")
-    shown = [cards.read(path) for path in members]
+    shown = [terms.read(path) for path in members]
     crowd = crowd_inputs.made(RunDirectory(file.parent), data, _choice(chosen, asked))
     dataset = crowd.dataset
     if chosen.voters == "teachers":

@@ -138,7 +138,9 @@ def look(folder: Path, secrets: Secrets | None = None) -> Iterator[Finding]:
     yield from judged(_words(texts), "no file speaks of votes, ledger, keys, seeds, digests or paths")
     yield from judged(_fields(texts), "JSON files have the agreed fields only, and no sensitive figure")
     if homes := traces.homes(folder):
-        yield from judged(write.strange_encoder(folder, homes), "it holds no encoder but the one it names")
+        named = write.named_encoders(homes)
+        said = "it holds no encoder but the one it names" if named else "it names no encoder, and holds none"
+        yield from judged(write.strange_encoder(folder, named), said)
         arrays = (fault for home in homes for fault in _arrays(home))
         yield from judged(
             arrays, "the arrays are the parameters of one student" + ", for each label" * (len(homes) > 1)

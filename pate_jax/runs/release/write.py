@@ -18,7 +18,8 @@ from pate_jax.data.encoders import NOT_COVERED
 from pate_jax.data.encoders.encoder import FILE, GET, digest
 from pate_jax.data.encoders.lite import Lite
 from pate_jax.runs import measured
-from pate_jax.runs.report import crowd_words, measures_page, numbers, words
+from pate_jax.runs.report import measures_page, numbers, words
+from pate_jax.runs.report.html import interval
 from pate_jax.student import Student
 from pate_jax.system import storage
 
@@ -71,11 +72,15 @@ def write_programs(folder: Path, student: Student) -> None:
             storage.write_bytes(folder / ENCODER, found.content)
 
 
-def strange_encoder(folder: Path, students: list[Path]) -> Iterator[str]:
-    """Whether the encoder in a release is one that no student names: this is public, by its digest."""
+def named_encoders(students: list[Path]) -> set[str]:
+    """The digests of the encoders that students name, which are public."""
+    return {one.digest for home in students for one in texts.seen(Student.load(home).columns)}
+
+
+def strange_encoder(folder: Path, named: set[str]) -> Iterator[str]:
+    """Whether the encoder in a release is none of these."""
     if (folder / ENCODER).is_file():
         found = digest(storage.read_bytes(folder / ENCODER))
-        named = {one.digest for home in students for one in texts.seen(Student.load(home).columns)}
         if found not in named:
             yield f"{ENCODER} has another digest than the encoder that student.json names"
 
@@ -295,7 +300,7 @@ def learned_from(statement: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
         return "the private records themselves, by DP-SGD: clipped gradients with noise"
     if "releases" in statement:
         by = f",{method}" if method else ""
-        return f"{public} and noisy tables of {crowd_words.voters(facts)}{by}; no private record"
+        return f"{public} and noisy tables of {words.voters(facts)}{by}; no private record"
     if "shared" in statement:
         return f"public inputs and what {facts['parties']} parties opened together{method}; no private record"
     return f"{public} and the answers of {facts['teachers']} teachers{method}; no private record"
@@ -315,7 +320,7 @@ def _bought(statement: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
         return f"How: {facts['explained']}"
     if "releases" in statement:
         right = _share(facts.get("label_accuracy"), "no public labels to compare them with")
-        return f"Labels: of {crowd_words.asked(facts)}, at no cost beyond that of the tables; right: {right}."
+        return f"Labels: of {words.asked(facts)}, at no cost beyond that of the tables; right: {right}."
     if statement.get("shared", {}).get("voters") == "sums":
         right = _share(facts.get("label_accuracy"), "no public labels to compare them with")
         return f"Labels: of all {facts['queries']:,} public inputs, from one noisy table; right: {right}."
@@ -331,7 +336,7 @@ def _measured(facts: Mapping[str, Any]) -> str:
     seen, told = facts.get("seen"), _share(facts.get("student_accuracy"), "no public test part")
     if facts.get("student_accuracy") is None or seen is None:
         return told
-    return f"{told} of {seen['inputs']:,} inputs (95% interval: {words.interval(seen['low'], seen['high'])})"
+    return f"{told} of {seen['inputs']:,} inputs (95% interval: {interval(seen['low'], seen['high'])})"
 
 
 def _share(accuracy: float | None, otherwise: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
@@ -149,3 +150,22 @@ def page(title: str, body: Sequence[str], style: str = "") -> str:
         f"<body><main><h1>{escape(title)}</h1>"
         f"{''.join(body)}<p><small>pate_jax {__version__}</small></p></main></body></html>\n"
     )
+
+
+def share(right: int, inputs: int) -> str:
+    """A share in per cent.
+
+    >>> share(197, 200)
+    '98.5%'
+    """
+    return f"{right / inputs:.1%}"
+
+
+def interval(low: float, high: float) -> str:
+    """Limits in per cent, each rounded away from the middle.
+
+    >>> interval(0.97651, 0.98149)
+    '97.6% to 98.2%'
+    """
+    least, most = math.floor(round(low * 1000, 6)) / 10, math.ceil(round(high * 1000, 6)) / 10
+    return f"{least:.1f}% to {most:.1f}%"

@@ -9,7 +9,7 @@ from typing import Any
 from pate_jax.accounting import Statement
 from pate_jax.accounting.statement import NOT_PRIVATE
 from pate_jax.runs import measured
-from pate_jax.runs.report import crowd_words, html, run_pages, words
+from pate_jax.runs.report import html, run_pages, words
 
 _HEADS = {"accuracy": "Right", "balanced": "Balanced accuracy", "auroc": "AUROC", "auprc": "AUPRC"}
 _SHARES = ("accuracy", "balanced")
@@ -31,7 +31,7 @@ def told(one: Mapping[str, Any]) -> str:
 
 def _figures(found: Mapping[str, list[float | None]]) -> str:
     value, low, high = found["accuracy"]
-    said = f"right on {value:.1%} (95% interval: {words.interval(low or 0, high or 0)})"
+    said = f"right on {value:.1%} (95% interval: {html.interval(low or 0, high or 0)})"
     value, low, high = found["auroc"]
     return said if value is None else f"{said}, AUROC {value:.3f} ({low:.3f} to {high:.3f})"
 
@@ -74,7 +74,7 @@ def _body(results: Mapping[str, Any], statement: Statement) -> list[str]:
     found = results["macro"]
     if found is not None:
         value, low, high = found["accuracy"]
-        limits = words.interval(low or 0, high or 0)
+        limits = html.interval(low or 0, high or 0)
         more = f"the mean over labels, on {results['rows']:,} test rows; 95% interval: {limits}"
         facts.append(("The students are right on", f"{value:.1%}", more))
     return [
@@ -92,6 +92,8 @@ def _body(results: Mapping[str, Any], statement: Statement) -> list[str]:
 
 
 def _explained(results: Mapping[str, Any]) -> str:
+    if "explained" in results:
+        return str(results["explained"])
     of: dict[str, list[str]] = {}
     for label, one in results["labels"].items():
         of.setdefault(one["voters"], []).append(label)
@@ -100,7 +102,7 @@ def _explained(results: Mapping[str, Any]) -> str:
         "of the tables of all labels together."
     )
     for voters, labels in of.items():
-        how = crowd_words.explained({**results, "voters": voters})
+        how = words.explained({**results, "voters": voters})
         whom = "each label" if len(of) == 1 else ", ".join(labels)
         said += f" For {whom}: {how}"
     return said
@@ -131,7 +133,7 @@ def _cell(name: str, found: list[float | None]) -> str:
     if value is None or low is None or high is None:
         return ""
     if name in _SHARES:
-        return f"{value:.1%} ({words.interval(low, high)})"
+        return f"{value:.1%} ({html.interval(low, high)})"
     return f"{value:.3f} ({low:.3f} to {high:.3f})"
 
 

@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from pate_jax.accounting.plots import canvas, rendered
-from pate_jax.runs.report import html, words
+from pate_jax.runs.report import html
 
 ALONE, FREQUENT, THIS = "public labels alone", "the most frequent class", "this student"
 Rows = Sequence[Mapping[str, Any]]
@@ -206,7 +206,7 @@ def verdict(rows: Rows) -> str | None:
     best = max(rivals, key=lambda row: row["right"])
     gain, low, high = best["lead"]
     verb = "are" if best["name"] == ALONE else "is"
-    said = f"{best['name'].capitalize()} {verb} right on {words.share(best['right'], best['inputs'])}"
+    said = f"{best['name'].capitalize()} {verb} right on {html.share(best['right'], best['inputs'])}"
     if low > 0:
         return f"{said}: the private records bought {100 * gain:.1f} points."
     if high < 0:
@@ -241,8 +241,8 @@ def bought(rows: Rows) -> list[str]:
     body = [
         [
             escape(row["name"]),
-            html.bar(row["right"] / row["inputs"], words.share(row["right"], row["inputs"])),
-            words.interval(row["low"], row["high"]),
+            html.bar(row["right"] / row["inputs"], html.share(row["right"], row["inputs"])),
+            html.interval(row["low"], row["high"]),
             *([f"{row['auroc']:.3f}"] if areas else []),
         ]
         for row in rows

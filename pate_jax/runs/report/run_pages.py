@@ -1,7 +1,9 @@
-"""What a person reads of a run of teachers: the two pages, and the lines that any run ends with.
+"""What a person reads of a run: the two pages, and the lines that it ends with.
 
 `private/report.html` shows all, `release/report.html` only what may be published. Both are single files that
 need no network and fit a phone as well; what only experts look for is folded.
+Where no figure is sensitive the two hardly differ: the private one has the run's settings too, with the paths
+of files.
 """
 
 from __future__ import annotations
@@ -12,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from pate_jax.accounting import Statement, plots, trade_off
+from pate_jax.accounting import Statement, TrainingStatement, plots, trade_off
 from pate_jax.accounting.plots import canvas, rendered
 from pate_jax.accounting.statement import NOT_PRIVATE
 from pate_jax.mechanisms.stable import AnyMechanism, StableAnswers
 from pate_jax.runs import measured
-from pate_jax.runs.report import attacks, crowd_words, html, measures_page, sections, words
+from pate_jax.runs.report import attacks, html, measures_page, sections, words
 
 CONSENSUS = (
     "How far the teachers agree: queries by the share of teachers behind the commonest vote. Sensitive."
@@ -27,6 +29,11 @@ BY_CONSENSUS = "What a query costs, by the share of teachers that agree on it. S
 SPLIT = "Where the cost goes: the test, the answer, and the price of delta. Sensitive."
 ACCURACY = "How often each is right on public data, in %. The teachers' and the vote's figures are sensitive."
 _MAY_LEAVE = ". Only what lies in the folder release/ may leave the house"
+_TRAINED = (
+    "One net was trained on the private records themselves, by DP-SGD: each record's gradient was cut to a "
+    "longest length, and random noise was added to the sum of each step. No teachers voted, and no public "
+    "input was labelled."
+)
 _SIZE = (4.8, 2.6)  # of a picture, in inches: as wide as a phone
 _FOR_EXPERTS = (CUMULATIVE, BY_CONSENSUS, SPLIT)
 
@@ -68,26 +75,52 @@ def private_page(
     return html.page(f"Run report: {words.title(results)} (private)", body)
 
 
+def plain_page(
+    results: Mapping[str, Any],
+    statement: Any,
+    settings: Mapping[str, Any],
+    sheet: Mapping[str, Any] | None = None,
+    attacked: Mapping[str, Any] | None = None,
+) -> str:
+    """The report for the owner where no figure is sensitive; `attacked` is what attacks found."""
+    warning = keep_inside(results, "It names files and settings of the run.")
+    first, *rest = _body(results, statement, sheet)
+    body = [first, warning, *rest, *measures_page.pictures(results), *attacks.private(attacked)]
+    body += [html.folded("Settings", html.table(settings))]
+    return html.page(f"Run report: {words.title(results)} (private)", body)
+
+
 def public_page(results: Mapping[str, Any], statement: Any, sheet: Mapping[str, Any] | None = None) -> str:
     """The report that goes with the student: publishable figures only."""
     results = measured.published(results)
-    body = [head(results), sections.headline(results, statement), _short(results)]
-    body += ["<h2>What one person risks</h2>", promised(statement)]
-    body += [f"<p>For experts: {escape(statement.model_card_line())}</p>", explained()]
-    body += [html.folded("The figures", statement.html(publishable_only=True))]
-    body += sections.every(results, sheet)
-    return html.page(f"Student report: {words.title(results)}", body)
+    return html.page(f"Student report: {words.title(results)}", _body(results, statement, sheet))
 
 
-def odds(epsilon: float, delta: float) -> str:
-    """How often a guess whether somebody is in the data can be right, from (epsilon, delta) alone.
+def _body(results: Mapping[str, Any], statement: Any, sheet: Mapping[str, Any] | None) -> list[str]:
+    return [
+        head(results),
+        sections.headline(results, statement),
+        _short(results),
+        "<h2>What one person risks</h2>",
+        promised(statement),
+        f"<p>For experts: {escape(statement.model_card_line())}</p>",
+        explained(),
+        html.folded("The figures", _figures(statement)),
+        *sections.every(results, sheet),
+    ]
 
-    The guesser starts from even odds and knows everything else; rounded up.
 
-    >>> odds(0.0, 0.0), odds(1.0, 1e-5), odds(6.42, 1e-5)
-    ('50.0%', '73.2%', '99.84%')
-    """
-    return trade_off.percent((1 + trade_off.variation(epsilon, delta)) / 2)
+def _figures(statement: Any) -> str:
+    """The figures that may be published; both of a training, each with what it covers."""
+    if not isinstance(statement, TrainingStatement):
+        return str(statement.html(publishable_only=True))
+    rows = {
+        name.replace("_", " "): "no finite epsilon"
+        if one.epsilon is None
+        else f"{one.epsilon:.4f}: {one.note}"
+        for name, one in statement.figures.items()
+    }
+    return f"{html.table(rows)}<p>All releases together: {escape(statement.trade_off.words)}.</p>"
 
 
 def consensus(votes: np.ndarray, answered: np.ndarray) -> bytes:
@@ -196,12 +229,26 @@ def keep_inside(results: Mapping[str, Any], why: str) -> str:
 
 
 def _short(results: Mapping[str, Any], also: str = "") -> str:
-    explained = (
-        "The private records were cut into separate parts and one teacher model was trained on each. The "
-        f"teachers voted on public inputs, {_noise(results)}{_beside(results)}. It never saw a "
-        f"private record{also}."
-    )
-    return f"<h2>In short</h2><p>{explained}</p><p>{escape(' '.join(sentences(results)))}</p>"
+    if "explained" in results:  # a method in one file says itself how it went
+        said = escape(results["explained"])
+    elif "voters" in results:
+        said = words.explained(results)
+    elif "teachers" not in results:
+        said = _TRAINED
+    else:
+        said = (
+            "The private records were cut into separate parts and one teacher model was trained on each. The "
+            f"teachers voted on public inputs, {_noise(results)}{_beside(results)}. It never saw a "
+            f"private record{also}."
+        )
+    return f"<h2>In short</h2><p>{said}</p><p>{escape(' '.join(_told(results)))}</p>"
+
+
+def _told(results: Mapping[str, Any]) -> list[str]:
+    """What came of a run, in sentences."""
+    if "explained" in results or not {"voters", "teachers"} & {*results}:
+        return words.learned(results)
+    return words.sentences(results) if "voters" in results else sentences(results)
 
 
 def _noise(results: Mapping[str, Any]) -> str:
@@ -283,15 +330,12 @@ def explained() -> str:
 
 def summary(results: Mapping[str, Any], statement: Statement) -> str:
     """What came of a run, and its publishable figures; the sensitive ones stand on the owner's page."""
-    told = crowd_words.sentences if "voters" in results else sentences
-    if "explained" in results:  # by a method in one file
-        told = words.learned
     lines = [results["trial"]] if "trial" in results else []
     lines += [] if results["private"] else [NOT_PRIVATE]
     lines += _headlines(results, statement)
     lines += ["", f"Run {results['run_dir']}: {results['data']}."]
     lines += [words.SYNTHETIC] if results["synthetic"] else []
-    lines += [*told(results), ""]
+    lines += [*_told(results), ""]
     lines += [f"Pictures and all figures: {results['run_dir']}/private/report.html"]
     return "\n".join([*lines, *last_lines(results)])
 

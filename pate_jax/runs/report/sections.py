@@ -32,9 +32,9 @@ def headline(results: Mapping[str, Any], statement: Statement) -> str:
     facts = [(name, told, f"at {at}, {covers}" if at else covers)]
     seen = results.get("seen")
     if seen and results["student_accuracy"] is not None:
-        limits = words.interval(seen["low"], seen["high"])
+        limits = html.interval(seen["low"], seen["high"])
         more = f"of {seen['inputs']:,} {words.PARTS[seen['where']]}; 95% interval: {limits}"
-        facts.append(("The student is right on", words.share(seen["right"], seen["inputs"]), more))
+        facts.append(("The student is right on", html.share(seen["right"], seen["inputs"]), more))
     if "numbers" in results:
         facts += numbers.tile(results)
     return html.tiles(facts) + (_LIMITS if statement.private else "")
@@ -71,8 +71,8 @@ def _classes(seen: Mapping[str, Any]) -> list[str]:
 
 def _class(row: Mapping[str, Any]) -> list[str]:
     told = f"{row['right']:,} of {row['inputs']:,}"
-    bar = html.bar(row["right"] / row["inputs"], words.share(row["right"], row["inputs"]))
-    return [escape(row["name"]), told, bar, words.interval(row["low"], row["high"])]
+    bar = html.bar(row["right"] / row["inputs"], html.share(row["right"], row["inputs"]))
+    return [escape(row["name"]), told, bar, html.interval(row["low"], row["high"])]
 
 
 def _unsure(seen: Mapping[str, Any], sheet: Mapping[str, Any] | None) -> list[str]:
@@ -101,8 +101,8 @@ def _band(seen: Mapping[str, Any], row: Mapping[str, Any]) -> list[str]:
     told = [name, html.bar(share, f"{row['inputs']:,} ({share:.1%})")]
     if row["right"] is None:
         return told
-    limits = words.interval(row["low"], row["high"])
-    return [*told, f"{row['said']:.1%}", f"{words.share(row['right'], row['inputs'])} ({limits})"]
+    limits = html.interval(row["low"], row["high"])
+    return [*told, f"{row['said']:.1%}", f"{html.share(row['right'], row['inputs'])} ({limits})"]
 
 
 def _asked(sheet: Mapping[str, Any]) -> list[str]:
@@ -190,7 +190,7 @@ def _planned(rows: Sequence[Mapping[str, Any]], less: str | None) -> list[str]:
         [
             f"{row['epsilon']:.4g}",
             html.bar(row["accuracy"], f"{row['accuracy']:.1%}" if right else by.text(row["accuracy"])),
-            words.interval(row["low"], row["high"])
+            html.interval(row["low"], row["high"])
             if right
             else f"{by.text(row['low'])} to {by.text(row['high'])}",
         ]

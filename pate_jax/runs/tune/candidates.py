@@ -29,7 +29,7 @@ from pate_jax.data import Dataset, relation
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.codec import from_dict, to_dict
-from pate_jax.runs import budget, driver, registration
+from pate_jax.runs import budget, driver, registration, results
 from pate_jax.runs.crowds import release, stages, steps, students
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory, close
@@ -353,7 +353,7 @@ def publish(choice: Choice, number: int) -> dict[str, Any]:
     choice.run.record.agree("chosen", {"number": number})
     stages.account(place, choice.delta)
     stages.teach(place, choice.setting(number).student, choice.crowd(number))
-    return stages.tell(place) | registration.shown(choice.run)
+    return results.tell_plain(place) | registration.shown(choice.run)
 
 
 def said(config: TuneConfig) -> list[str]:

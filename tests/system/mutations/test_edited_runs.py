@@ -16,7 +16,7 @@ from pate_jax.accounting.figures import Figure
 from pate_jax.ensemble import checkpoint
 from pate_jax.mechanisms import DiscreteGaussianMax, from_dict, to_dict
 from pate_jax.models import trees
-from pate_jax.runs import batches, budget, chain, ledger, stages, streams
+from pate_jax.runs import batches, budget, chain, ledger, stages
 from pate_jax.runs.answers import load_answers, load_asked
 from pate_jax.system import storage
 
@@ -86,7 +86,7 @@ def more_noise_than_was_drawn(run):
     def changed(line):
         line = line._replace(event=replace(line.event, mechanism=claimed))
         order, cost = budget.cost_of(fixed, line.event)
-        noise = streams.commitment(run, line.stream)
+        noise = run.secret.commitment(line.stream)
         return {"kind": "release", **to_dict(line._replace(noise=noise, order=order, cost=cost))}
 
     lines = ledger.read(run.ledger)
@@ -200,7 +200,7 @@ def by_hand(path_of, pattern, new):
 
 
 def undeclared(run):
-    run.record.forget("relation")
+    run.record.revise({}, ["relation"])
 
 
 def kept_secret(run, statement):
@@ -391,7 +391,7 @@ def removal_covered(run):
 
 def relation_left_out(run):
     """Settings that do not say whom the guarantee covers."""
-    run.record.forget("relation")
+    run.record.revise({}, ["relation"])
     stages.account(run)
 
 

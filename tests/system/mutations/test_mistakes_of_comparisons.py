@@ -17,8 +17,8 @@ from pate_jax.audit import retraining
 from pate_jax.audit.subject import Subject
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import Comparison
-from pate_jax.runs import ledger
-from pate_jax.runs.crowds import comparison, inputs, release, rivals, stages
+from pate_jax.runs import driver, ledger
+from pate_jax.runs.crowds import inputs, release, stages, students
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.student import Linear
@@ -50,17 +50,17 @@ def everybody_judges(crowd):
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    monkeypatch.setattr(comparison, "rivals", honest_runs.rivals)
+    monkeypatch.setattr(students, "rivals", honest_runs.rivals)
 
 
 def exact_cells(run):
     """The exact comparison for the noisy one in the ledger."""
-    changed = {"values": ledger.pack_table(rivals.load(run))}
+    changed = {"values": ledger.pack_table(students.load_comparison(run))}
     crowd_lines(run, lambda bodies: [*bodies[:2], {**bodies[2], **changed}])
 
 
 def other_cells(run):
-    storage.write_arrays(run.comparison, rivals._COMPARISON, {"table": rivals.load(run) + 1})
+    storage.write_arrays(run.comparison, students._COMPARISON, {"table": students.load_comparison(run) + 1})
 
 
 def other_rival(run):
@@ -170,7 +170,7 @@ def nobody_named(run):
 
 MISTAKES = [
     case(
-        "a comparison without noise", replaced(release, "draw", cells_as_they_are), made, "noise: release 3"
+        "a comparison without noise", replaced(driver, "noisy", cells_as_they_are), made, "noise: release 3"
     ),
     case("half of its noise", replaced(counts, "comparison_for", half_the_noise), made, "compared by"),
     case(
@@ -199,14 +199,14 @@ MISTAKES = [
     ),
     case(
         "a compared student that knows private labels",
-        replaced(rivals, "learned", told_labels),
+        replaced(students, "by_method", told_labels),
         made,
         "the compared student .* does not follow",
     ),
     case("a second look", replaced(release.Counting, "ask", looks_again), made, "does not come there"),
     case(
         "one noise for any students",
-        patched(rivals, "digest", nobody_named),
+        patched(students, "digest_of_all", nobody_named),
         made,
         "release 3: the public side",
     ),

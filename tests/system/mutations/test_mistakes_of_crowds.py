@@ -9,6 +9,7 @@ import honest_runs
 import numpy as np
 import pytest
 import test_numbers
+import test_teachers_of_labels as of_labels
 from catalogue import case, edit, fails, in_a_folder, is_caught, is_found, replaced, source, verified
 from test_edited_runs import both, by_hand, rewrite, settings
 
@@ -19,9 +20,10 @@ from pate_jax.audit.subject import Subject
 from pate_jax.crowd import numbers, tables
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.codec import to_dict
-from pate_jax.mechanisms.crowds import TeacherSums
+from pate_jax.mechanisms.crowds import TeacherSums, TeacherVotes
 from pate_jax.models import integers
-from pate_jax.runs import budget, ledger, streams
+from pate_jax.runs import budget, driver, ledger, secret
+from pate_jax.runs import labels as runs_labels
 from pate_jax.runs import numbers as runs_numbers
 from pate_jax.runs.crowds import inputs, public_side, release, stages
 from pate_jax.runs.crowds.inputs import Crowd
@@ -51,12 +53,12 @@ def claimed(**changes):
         order, cost = budget.cost_of(None, kept)
 
         def line(body):
-            named = streams.name(2, to_dict(kept), body["exact"], public)
+            named = secret.stream(2, to_dict(kept), body["exact"], public)
             return {
                 **body,
                 "event": to_dict(kept),
                 "public": public,
-                "noise": streams.commitment(run, named),
+                "noise": run.secret.commitment(named),
                 "order": order,
                 "cost": to_dict(cost),
             }
@@ -90,9 +92,9 @@ def other_table_everywhere(run):
     storage.write_json(run.certificate, "certificate", {**proof, "table": storage.digest(table)})
 
     number, line = ledger.releases(run.ledger)
-    noisy = release.draw(run, line, table)
+    noisy = driver.noisy(run, line, table)
     line = line._replace(exact=storage.digest(table), values=ledger.pack_table(noisy))
-    line = line._replace(noise=streams.commitment(run, line.stream))
+    line = line._replace(noise=run.secret.commitment(line.stream))
     storage.write_arrays(run.answers, "noisy-table", {"values": noisy})
     crowd_lines(run, lambda bodies: [{"kind": "release", **to_dict(one)} for one in (number, line)])
 
@@ -297,9 +299,9 @@ MISTAKES = [
         "table: (the records give another table|one voter cast a vector longer)",
         traced=True,
     ),
-    case("one noise for all releases", patched(streams, "name", all_alike), SUMS, "another noise"),
-    case("one noise for all tables", replaced(streams, "name", without_table), SUMS, "another noise"),
-    case("noise that nobody can draw again", replaced(release, "draw", drawn_anew), SUMS, "do not follow"),
+    case("one noise for all releases", patched(secret, "stream", all_alike), SUMS, "another noise"),
+    case("one noise for all tables", replaced(secret, "stream", without_table), SUMS, "another noise"),
+    case("noise that nobody can draw again", replaced(driver, "noisy", drawn_anew), SUMS, "do not follow"),
     case(
         "noise that follows private labels",
         replaced(Crowd, "planned", by_label),
@@ -361,6 +363,42 @@ MISTAKES = [
         ),
         in_a_folder(test_numbers.test_one_teacher_has_all_records_of_a_user),
         "one_teacher_has_all",
+    ),
+    case(
+        "teachers of several labels charged as of one",
+        source(TeacherVotes, "squared_shift", "min(self.labels, 2 * self.most)", "1"),
+        fails(partial(of_labels.test_no_teacher_moves_a_table_further_than_is_charged, 5, 5)),
+        "no_teacher_moves",
+    ),
+    case(
+        "a teacher charged for the labels that it names, and not for those it no longer does",
+        source(TeacherVotes, "squared_shift", "2 * self.most", "self.most"),
+        fails(partial(of_labels.test_no_teacher_moves_a_table_further_than_is_charged, 5, 2)),
+        "no_teacher_moves",
+    ),
+    case(
+        "teachers of several labels charged for one input",
+        source(TeacherVotes, "squared_shift", "self.queries * ", ""),
+        fails(partial(of_labels.test_no_teacher_moves_a_table_further_than_is_charged, 5, 5)),
+        "no_teacher_moves",
+    ),
+    case(
+        "teachers that name more labels than they are charged for",
+        source(numbers, "named", "[:, :most]", ""),
+        fails(of_labels.test_one_record_or_user_moves_the_table_by_no_more_than_is_charged),
+        "one_record_or_user",
+    ),
+    case(
+        "noise of several labels as of one label's run",
+        source(counts, "teacher_votes_for", "queries, labels, most, 1.0", "queries, 1, 1, 1.0"),
+        fails(partial(of_labels.test_what_it_costs_is_that_of_the_two_farthest_tables, 2)),
+        "what_it_costs",
+    ),
+    case(
+        "a user's records dealt to several teachers of labels",
+        source(runs_labels.Taught, "count", "partition_key, by=by", 'partition_key, by="record"'),
+        in_a_folder(of_labels.test_all_records_of_a_user_are_with_one_teacher),
+        "all_records_of_a_user",
     ),
 ]
 

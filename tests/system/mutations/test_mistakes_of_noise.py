@@ -14,7 +14,7 @@ from catalogue import case, fails, is_caught, made, replaced
 from pate_jax import voting
 from pate_jax.aggregate import answers, argmax, noise
 from pate_jax.mechanisms import ConfidentGNMax, GNMax, LNMax
-from pate_jax.runs import batches, budget, driver, register, registration, secret, streams, sums
+from pate_jax.runs import batches, budget, driver, plans, register, registration, secret
 
 ANSWERED = made(small_runs.answered)
 OVERLAPPING = made(small_runs.overlapping)
@@ -36,7 +36,7 @@ def no_entropy(patch):
 
 def key_of(name):
     """The noise stream of every batch called the same."""
-    return lambda patch: patch.setattr(streams, "name", lambda *given: name)
+    return lambda patch: patch.setattr(secret, "stream", lambda *given: name)
 
 
 def fresh_at_every_attempt(real):
@@ -134,7 +134,7 @@ RUNS = [
     ),
     case(
         "the first batch's noise named after its votes alone",
-        replaced(streams, "name", after_the_votes_alone),
+        replaced(secret, "stream", after_the_votes_alone),
         ANSWERED,
         "noise: batch 1: .*another noise",
     ),
@@ -159,7 +159,7 @@ RUNS = [
     case("a run's cost not entered in its register", never_confirmed, REGISTERED, "budget: .*does not show"),
     case(
         "a second run on the same records not added",
-        replaced(sums, "cost", of_the_last_alone),
+        replaced(plans, "cost", of_the_last_alone),
         twice_under_a_limit,
         "DID NOT RAISE",
     ),

@@ -14,7 +14,7 @@ from catalogue import case, fails, is_caught, replaced, source
 
 from pate_jax.data import fingerprints
 from pate_jax.runs import registration
-from pate_jax.runs.parties import ballot, claims, join, ledger, merged_votes, terms, transcript
+from pate_jax.runs.parties import ballot, join, ledger, meeting, merged_votes, terms
 from pate_jax.runs.secret import Secret
 from pate_jax.voting import merge
 
@@ -136,13 +136,13 @@ QUERIES = fails(partial(test_merge.test_votes_that_do_not_fit_are_refused, MISFI
         ),
         case(
             "an agreement is voted on in two runs",
-            source(claims, "_check", "same[0].run != wanted.run", "False"),
+            source(ledger, "_check", "same[0].run != wanted.run", "False"),
             SECOND,
             "assert",
         ),
         case(
             "a vote number is taken by two agreements of the same parties",
-            source(claims, "_check", "taken and not same", "False"),
+            source(ledger, "_check", "taken and not same", "False"),
             NUMBERS,
             "DID NOT RAISE",
         ),
@@ -172,7 +172,7 @@ QUERIES = fails(partial(test_merge.test_votes_that_do_not_fit_are_refused, MISFI
         ),
         case(
             "a transcript that one party did not sign is taken",
-            replaced(transcript, "check_signatures", lambda real: lambda *_: None),
+            replaced(meeting, "check_signatures", lambda real: lambda *_: None),
             SIGNED,
             "DID NOT RAISE",
         ),

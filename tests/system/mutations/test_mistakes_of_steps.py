@@ -18,7 +18,7 @@ from pate_jax.audit.subject import Subject
 from pate_jax.crowd import steps as of_steps
 from pate_jax.data import relation
 from pate_jax.errors import PateError
-from pate_jax.runs import streams
+from pate_jax.runs import secret
 from pate_jax.runs.crowds import answers, public_side, release, stages
 from pate_jax.runs.crowds.inputs import Crowd
 from pate_jax.runs.directory import RunDirectory
@@ -101,7 +101,7 @@ def by_the_mean(real):
 
 LENGTHS = fails(test_steps.test_a_changed_voter_moves_the_sum_by_twice_the_bound_at_most)
 MISTAKES = [
-    case("noise of one step reused in the next", replaced(streams, "name", one_stream), made, "noise"),
+    case("noise of one step reused in the next", replaced(secret, "stream", one_stream), made, "noise"),
     case("weights that know private labels", replaced(answers, "after", secret_weights), made, "weights"),
     case("a step too many", replaced(of_steps, "made", a_step_more), made, "ledger: epsilon 8 was allowed"),
     case(

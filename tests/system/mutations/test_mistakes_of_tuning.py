@@ -39,7 +39,7 @@ def resumed(patch, folder):
     for place in (Place(folder, 2).home, run.release):
         shutil.rmtree(place)
     run.results.unlink()
-    run.record.forget("chosen")
+    run.record.revise({}, ["chosen"])
     candidates.run(replace(honest_runs.choice(), out=folder))
     subject = Subject(run)
     found = [*audit.charged(subject), *audit.drawn(subject), *audit.chosen(subject)]
