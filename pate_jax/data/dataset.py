@@ -16,7 +16,7 @@ import numpy as np
 
 from pate_jax.data import duplicates
 from pate_jax.data.targets import Target
-from pate_jax.errors import PateError
+from pate_jax.errors import PateError, at_least
 
 IMAGE_RANKS, TABLE_RANKS = (4,), (2,)
 # Private ids come from the owner (`given`; they may still be row numbers), never change, or are row numbers.
@@ -214,11 +214,11 @@ def check(dataset: Dataset) -> Dataset:
 
     The number of classes, the shape of an input and the kind are public, and every part must agree with them.
     """
-    if dataset.classes < 2:
-        raise PateError(
-            f"classes={dataset.classes} must be at least 2: if the public labels show only one, name "
-            "all of them, such as --classes no,yes"
-        )
+    at_least(
+        2,
+        ": if the public labels show only one, name all of them, such as --classes no,yes",
+        classes=dataset.classes,
+    )
     if len(dataset.class_names) != dataset.classes:
         raise PateError(f"{len(dataset.class_names)} class names are given for classes={dataset.classes}")
     for name, part in (("private", dataset.private), ("public", dataset.public), ("test", dataset.test)):

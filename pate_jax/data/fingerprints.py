@@ -8,7 +8,6 @@ any kind that a register compares, under a key of its own.
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 import secrets
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -20,6 +19,7 @@ import numpy as np
 from jaxtyping import UInt64
 from numpy.typing import NDArray
 
+from pate_jax.data.targets import number
 from pate_jax.errors import PateError
 from pate_jax.system import storage
 
@@ -128,16 +128,9 @@ def of_values(texts: np.ndarray) -> Hashes:
     """A hash of each text by its value: that of its number where it is one."""
     found = of_texts(texts)
     with np.errstate(over="ignore"):
-        numbers = np.array([_number(text) for text in texts.tolist()]).astype(np.float32)
+        numbers = np.array([number(text) for text in texts.tolist()]).astype(np.float32)
     found[~np.isnan(numbers)] = of_numbers(numbers[~np.isnan(numbers)])
     return found
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
 
 
 def of_texts(texts: np.ndarray) -> Hashes:
@@ -172,7 +165,7 @@ def of_columns(table: Mapping[str, Sequence[str]], but: Collection[str] = ()) ->
     for name, values in table.items():
         if name in but or not len(values):
             continue
-        numbers = np.array([_number(value) for value in values])
+        numbers = np.array([number(value) for value in values])
         if np.isnan(numbers).all():
             found.append(hashed(value.encode(errors="surrogatepass") for value in values))
         elif not count(numbers[~np.isnan(numbers)]):

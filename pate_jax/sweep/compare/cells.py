@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -130,7 +129,7 @@ def one_measured(one: Measured) -> dict[str, Any]:
     return _measured(ground, one.cell, one.seconds)
 
 
-@lru_cache(maxsize=1)
+@tasks.opened_once
 def _opened(there: Opening) -> Ground:
     return Ground(open_data(there.choice), there.delta, there.metric, there.by_group)
 
