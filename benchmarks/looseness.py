@@ -8,6 +8,7 @@ from pate_jax import accounting
 from pate_jax.accounting import exact, papers
 from pate_jax.accounting.bounds import threshold
 from pate_jax.accounting.data_independent import WorstCase
+from pate_jax.accounting.exact import pld
 from pate_jax.mechanisms import ConfidentGNMax
 
 
@@ -37,7 +38,7 @@ def steps(mechanism, votes, delta):
             found(accounting.rdp(mechanism, votes, orders, method="exact")),
             "this data",
         ),
-        ("joint mechanism, PLD", accounting.pld_epsilon(mechanism, votes, delta), "this data"),
+        ("joint mechanism, PLD", pld.epsilon(mechanism, votes, delta), "this data"),
         ("data-independent, noisy counts, test plus argmax, Renyi", found(apart[None]), "publishable"),
         ("data-independent, noisy counts, joint, Renyi", found(counts), "publishable"),
         ("data-independent, one index, joint, Renyi", found(index), "publishable"),

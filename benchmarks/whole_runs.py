@@ -164,9 +164,9 @@ def command(words: list[str]) -> None:
     """In a process of its own: run a command and print what its stages took."""
     began = float(os.environ["BEGAN"])
     from pate_jax import cli
-    from pate_jax.system import programs
+    from pate_jax.system import devices
 
-    programs.prepare(words)
+    devices.keep_programs(words)
     clock, compiling = Clock(), [0.0]
     for name, place in stages(words).items():
         clock.add(place, name)

@@ -1,7 +1,5 @@
 """The accountant: it computes what answers cost, in NumPy float64 on the host, and never imports JAX."""
 
-from numpy.typing import ArrayLike
-
 from pate_jax.accounting.answers_statement import AnswersStatement, stable_statement, statement
 from pate_jax.accounting.calibrate import Calibrated, calibrate
 from pate_jax.accounting.crowd_statement import CrowdStatement, crowd_statement
@@ -13,7 +11,6 @@ from pate_jax.accounting.party_statement import PartyStatement, party_statement
 from pate_jax.accounting.smooth import Plan, plan, sanitise
 from pate_jax.accounting.statement import RELATIONS, Relation, Statement
 from pate_jax.accounting.training_statement import TrainingStatement, training_statement
-from pate_jax.mechanisms import Mechanism
 
 __all__ = [
     "RELATIONS",
@@ -36,7 +33,6 @@ __all__ = [
     "epsilon",
     "party_statement",
     "plan",
-    "pld_epsilon",
     "published",
     "published_parts",
     "published_text",
@@ -47,10 +43,3 @@ __all__ = [
     "training_statement",
     "worst_case",
 ]
-
-
-def pld_epsilon(mechanism: Mechanism, votes: ArrayLike, delta: float) -> float:
-    """Epsilon of a fixed list by privacy-loss distributions; sensitive, because it depends on the votes."""
-    from pate_jax.accounting.exact import pld
-
-    return pld.epsilon(mechanism, votes, delta)

@@ -23,12 +23,12 @@ from typing import ClassVar, get_args
 
 import numpy as np
 
-from pate_jax.accounting import composition, curves, figures, filter, parties, stable, training_losses, tuning
+from pate_jax.accounting import composition, curves, figures, filter, parties, sampled_noise, stable, tuning
 from pate_jax.accounting.curves import Epsilon, sampler_slack, with_slack
 from pate_jax.accounting.exact import counts
 from pate_jax.accounting.filter import Cost
 from pate_jax.accounting.inputs import Curve
-from pate_jax.accounting.training_losses import Training
+from pate_jax.accounting.sampled_noise import Training
 from pate_jax.accounting.tuning import Tuned
 from pate_jax.mechanisms import laws
 from pate_jax.mechanisms.crowds import LARGEST_SIGMA, Change, CrowdRelease, Judgement
@@ -98,7 +98,7 @@ def curve(event: AnyEvent, orders: Curve) -> Curve:
         case BestOf(tuned):
             return tuning.best_of(tuned.law, orders, orders * tuned.mu**2 / 2 * _UP) * _UP
         case Trained((rate, steps, noise)):
-            return steps * training_losses.changed(rate, noise, orders) * _UP
+            return steps * sampled_noise.changed(rate, noise, orders) * _UP
     every = [counts.rdp(event, orders, change=change) for change in get_args(Change)]
     return np.asarray(np.max(every, axis=0), np.float64)
 
@@ -190,7 +190,7 @@ def _of_list(answers: Sequence[Answers], delta: float) -> float:
 
 def _of_trainings(trained: Sequence[Trained], delta: float) -> float:
     """The composed losses of all, where one record's contents change."""
-    from pate_jax.accounting.training_losses import REPLACE, composed  # which takes a second to load
+    from pate_jax.accounting.training_losses import REPLACE, composed
 
     losses = tuple(one.training for one in trained)
 

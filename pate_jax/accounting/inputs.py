@@ -8,7 +8,7 @@ from numbers import Real
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pate_jax.errors import PateError
+from pate_jax.errors import PateError, at_least
 
 Curve = NDArray[np.float64]  # a cost at each order
 _LARGEST = 1 << 53  # float64 holds every whole number up to here
@@ -102,8 +102,7 @@ def delta_beside(people: int, given: float) -> float:
     >>> delta_beside(15_666, CUSTOMARY_DELTA), delta_beside(90, CUSTOMARY_DELTA)
     (1e-06, 1e-05)
     """
-    if people < 1:
-        raise PateError(f"people_about={people} must be at least 1")
+    at_least(1, people_about=people)
     found = min(CUSTOMARY_DELTA, delta_for(people))
     if given not in (CUSTOMARY_DELTA, found):
         raise PateError(

@@ -17,7 +17,7 @@ from pate_jax.accounting.bounds import threshold, worst_case
 from pate_jax.accounting.bounds.worst_case import argmax_bound, index_curve
 from pate_jax.accounting.exact import noise_law
 from pate_jax.accounting.inputs import Curve, check_delta, check_orders
-from pate_jax.errors import PateError
+from pate_jax.errors import at_least
 from pate_jax.mechanisms import Noise, shared_votes
 from pate_jax.mechanisms.shared_votes import SharedVote
 
@@ -38,8 +38,7 @@ def rdp(vote: SharedVote, shares: int, orders: ArrayLike, *, group: int = 1, off
     array([0.01])
     """
     grid = check_orders(orders)
-    if group < 1:
-        raise PateError(f"group={group} must be at least 1")
+    at_least(1, group=group)
     found = _ideal(vote, shares, grid, group, offset)
     most = shares if offset else vote.parties
     return found * _UP + gap(vote, most, group) * (2 * grid - 1) / (grid - 1)

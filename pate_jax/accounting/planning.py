@@ -22,7 +22,7 @@ from pate_jax.accounting.data_independent import worst_case
 from pate_jax.accounting.exact.counts import largest_epsilon, mu_for
 from pate_jax.accounting.inputs import check_delta
 from pate_jax.accounting.vote_models import MODELS, Votes
-from pate_jax.errors import PateError
+from pate_jax.errors import PateError, at_least
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, Mechanism, name_of, to_dict
 from pate_jax.system import headcount
 from pate_jax.system.progress import bar
@@ -213,8 +213,7 @@ def check(records: int, classes: int, epsilon: float, delta: float) -> None:
     check_delta(delta)
     if not (epsilon > 0 and math.isfinite(epsilon)):
         raise PateError(f"epsilon={epsilon!r} must be a finite number above 0")
-    if classes < 2:
-        raise PateError(f"classes={classes} must be at least 2")
+    at_least(2, classes=classes)
     if delta * records > 1:
         raise PateError(
             f"delta={delta:g} is above one over some {records:,} records, which protects nobody: "
@@ -225,8 +224,7 @@ def check(records: int, classes: int, epsilon: float, delta: float) -> None:
 def _check(goal: _Goal) -> None:
     """Refuse a goal that no plan can meet, whatever the options."""
     check(goal.records, goal.classes, goal.epsilon, goal.delta)
-    if goal.most_queries < 1:
-        raise PateError(f"queries={goal.most_queries} must be at least 1")
+    at_least(1, queries=goal.most_queries)
     if goal.answers is not None and not 1 <= goal.answers <= goal.most_queries:
         raise PateError(
             f"answers={goal.answers} must be from 1 to the {goal.most_queries} queries that may be asked"

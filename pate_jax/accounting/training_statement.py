@@ -16,9 +16,9 @@ from typing import Any, Self
 from pate_jax.accounting import trade_off
 from pate_jax.accounting.curves import Epsilon, with_slack
 from pate_jax.accounting.figures import Figure, figure, rounded_up
+from pate_jax.accounting.sampled_noise import Training
 from pate_jax.accounting.statement import HEADLINE, Statement
 from pate_jax.accounting.trade_off import TradeOff
-from pate_jax.accounting.training_losses import Training
 
 BASIS = "composed privacy losses of Gaussian noise on Poisson samples"
 NOTE = "holds for all private records; their number counts as public"

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from pate_jax import voting
 from pate_jax.aggregate import argmax, noise
 from pate_jax.aggregate.noise import Source
-from pate_jax.errors import PateError
+from pate_jax.errors import PateError, at_least
 from pate_jax.mechanisms import BY_NAME, Mechanism, Noise, check_votes_suffice, laws
 
 REFUSED = -1  # the label of a query that got none
@@ -233,8 +233,7 @@ def answer_many(
     if at_once is None:
         alone = not same_noise and not noise.is_drawn_from_table(samplers.noise.family)
         at_once = 1 if alone else max(1, _AT_ONCE // max(1, counts.size))
-    if at_once < 1:
-        raise PateError(f"at_once={at_once} must be at least 1")
+    at_least(1, at_once=at_once)
     answers: Answers = _answer_many(samplers, counts, key, same_noise, at_once)
     return answers
 

@@ -352,7 +352,7 @@ def noisy_table(release: CrowdRelease, table: ArrayLike, *, key: jax.Array) -> N
 
     >>> from pate_jax.mechanisms.crowds import NeighbourCounts
     >>> release = NeighbourCounts(queries=2, classes=3, votes=1, sigma=1.5)
-    >>> made = noisy_table(release, np.array([[9, 0, 0], [0, 5, 2]]), key=noise.seeded_key(7))
+    >>> made = noisy_table(release, np.array([[9, 0, 0], [0, 5, 2]]), key=seeded_key(7))
     >>> made.values.shape, made.values.dtype
     ((2, 3), dtype('int64'))
     """
@@ -374,7 +374,7 @@ def noise_on(release: CrowdRelease, *, key: jax.Array) -> Int32[jax.Array, "rows
 
     >>> from pate_jax.mechanisms.crowds import ClassSums
     >>> release = ClassSums(classes=3, directions=2, length=10, sigma=90.0)
-    >>> noise_on(release, key=noise.seeded_key(7)).shape
+    >>> noise_on(release, key=seeded_key(7)).shape
     (3, 2)
     """
     check_key(key)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from pate_jax import __version__
 from pate_jax.cli import help
 from pate_jax.errors import PateError
-from pate_jax.system import devices, exits, programs, topology
+from pate_jax.system import devices, exits, topology
 
 devices.prepare()
 
@@ -154,7 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             if name == "run":
                 flags = of_run(flags)
             topology.prepare(flags)
-            programs.prepare(flags)
+            devices.keep_programs(flags)
             help.call(name, COMMANDS[name].load(), flags)
 
 

@@ -62,7 +62,7 @@ def run(
     """
     from pate_jax.runs import pipeline
 
-    del compile_anew  # `system.programs` has read it before JAX was imported
+    del compile_anew  # `system.devices` has read it before JAX was imported
     if file is not None:  # `cli.of_run` has put its flags in its place
         raise PateError(f"--config {file} is read from a command line alone")
     machines.enter(topology, coordinator, processes, process)

@@ -16,7 +16,7 @@ import numpy as np
 
 from pate_jax.data import duplicates
 from pate_jax.data.targets import Target
-from pate_jax.errors import PateError
+from pate_jax.errors import PateError, at_least
 
 IMAGE_RANKS, TABLE_RANKS = (4,), (2,)
 # Private ids come from the owner (`given`; they may still be row numbers), never change, or are row numbers.
@@ -177,6 +177,8 @@ class Dataset:
     target: Target | None = None  # where labels are steps of a number's range, and classes its two ends
     # Of several labels, each with its two classes: a record's label is a number with a bit for each.
     several: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    # Hashes of what private inputs do not hold as it was: a register knows people again by them.
+    unread: tuple[np.ndarray, ...] = ()
     scan: Any = None  # a `Scanned`, where private ones lie in several files; `private` knows shapes alone
     show_public: bool = True  # whether public rows may go into a release; an owner's own only if she says so
 
@@ -198,7 +200,7 @@ class Dataset:
         kept: dict[str, Any] = {
             name: None if part is None else _HIDDEN for name, part in self.private._asdict().items()
         }
-        return replace(self, private=Part(**kept), private_notes={}, scan=None)
+        return replace(self, private=Part(**kept), private_notes={}, scan=None, unread=())
 
     @cached_property
     def private_digests(self) -> tuple[str, ...]:
@@ -212,11 +214,11 @@ def check(dataset: Dataset) -> Dataset:
 
     The number of classes, the shape of an input and the kind are public, and every part must agree with them.
     """
-    if dataset.classes < 2:
-        raise PateError(
-            f"classes={dataset.classes} must be at least 2: if the public labels show only one, name "
-            "all of them, such as --classes no,yes"
-        )
+    at_least(
+        2,
+        ": if the public labels show only one, name all of them, such as --classes no,yes",
+        classes=dataset.classes,
+    )
     if len(dataset.class_names) != dataset.classes:
         raise PateError(f"{len(dataset.class_names)} class names are given for classes={dataset.classes}")
     for name, part in (("private", dataset.private), ("public", dataset.public), ("test", dataset.test)):

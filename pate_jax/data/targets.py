@@ -99,7 +99,7 @@ def read(
 
 def _numbers(texts: np.ndarray, name: str, part: str) -> np.ndarray:
     """Texts as numbers; one that is missing, or is none, is refused."""
-    values = [_number(text) for text in texts.tolist()]
+    values = [number(text) for text in texts.tolist()]
     wrong = [row for row, value in enumerate(values) if not np.isfinite(value)]
     if wrong:
         shown = "nothing" if tables.missing([texts[wrong[0]]])[0] else repr(str(texts[wrong[0]]))
@@ -110,7 +110,8 @@ def _numbers(texts: np.ndarray, name: str, part: str) -> np.ndarray:
     return np.array(values, np.float64)
 
 
-def _number(text: str) -> float:
+def number(text: str) -> float:
+    """Of a text; NaN where it is none."""
     try:
         return float(text)
     except ValueError:

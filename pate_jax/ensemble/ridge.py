@@ -23,6 +23,7 @@ from pate_jax.ensemble.settings import TeacherConfig
 from pate_jax.ensemble.teacher import News, Shard, State, Teacher
 from pate_jax.ensemble.waves import Machine, Tell, Wave
 from pate_jax.models import Model
+from pate_jax.models.patches import product
 from pate_jax.models.trees import Tree
 
 ROUNDED = 8  # places of a linear teacher's shard come in multiples of this
@@ -154,15 +155,15 @@ def solve(
     inverses, below, middle = [], [], []
     while len(matrix):
         inverse = inverse_factor(matrix[:SIZE, :SIZE])
-        lower = _product(matrix[SIZE:, :SIZE], inverse.T)
-        middle.append(_product(inverse, right[:SIZE]))
-        matrix = matrix[SIZE:, SIZE:] - _product(lower, lower.T)
-        right = right[SIZE:] - _product(lower, middle[-1])
+        lower = product(matrix[SIZE:, :SIZE], inverse.T)
+        middle.append(product(inverse, right[:SIZE]))
+        matrix = matrix[SIZE:, SIZE:] - product(lower, lower.T)
+        right = right[SIZE:] - product(lower, middle[-1])
         inverses.append(inverse)
         below.append(lower)
     found = right  # no rows are left
     for inverse, lower, part in zip(inverses[::-1], below[::-1], middle[::-1], strict=True):
-        found = jnp.concatenate([_product(inverse.T, part - _product(lower.T, found)), found])
+        found = jnp.concatenate([product(inverse.T, part - product(lower.T, found)), found])
     return found
 
 
@@ -171,10 +172,10 @@ def inverse_factor(block: Float[Array, "size size"]) -> Float[Array, "size size"
     if len(block) <= _ELIMINATED:
         return _eliminated(block)
     first = inverse_factor(block[:_ELIMINATED, :_ELIMINATED])
-    lower = _product(block[_ELIMINATED:, :_ELIMINATED], first.T)
-    last = inverse_factor(block[_ELIMINATED:, _ELIMINATED:] - _product(lower, lower.T))
+    lower = product(block[_ELIMINATED:, :_ELIMINATED], first.T)
+    last = inverse_factor(block[_ELIMINATED:, _ELIMINATED:] - product(lower, lower.T))
     corner = jnp.zeros((len(first), len(last)))
-    return jnp.block([[first, corner], [-_product(last, _product(lower, first)), last]])
+    return jnp.block([[first, corner], [-product(last, product(lower, first)), last]])
 
 
 def _eliminated(block: Array) -> Array:
@@ -188,10 +189,6 @@ def _eliminated(block: Array) -> Array:
 
     done = jax.lax.fori_loop(0, size, eliminate, jnp.concatenate([block, jnp.eye(size)], axis=1))
     return done[:, size:] * jax.lax.rsqrt(jnp.diagonal(done))[:, None]
-
-
-def _product(left: Array, right: Array) -> Array:
-    return jnp.matmul(left, right, precision=jax.lax.Precision.HIGHEST)
 
 
 Made = TypeVar("Made")

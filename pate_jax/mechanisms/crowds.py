@@ -47,8 +47,20 @@ LARGEST_SIGMA = ROUNDED_SCALES[1]  # the widest noise that a table of `laws` hol
 MOST_STEPS = 20  # tables of sums that follow each other
 
 
+class _Noisy:
+    """Whatever has noise of one family and one scale."""
+
+    sigma: float
+    family: WholeFamily
+
+    @property
+    def noise(self) -> Noise:
+        """The noise on each cell."""
+        return Noise(self.family, self.sigma)
+
+
 @dataclass(frozen=True)
-class NeighbourCounts:
+class NeighbourCounts(_Noisy):
     """Noisy counts of votes, [queries, classes], where each voter votes for its label at a few queries.
 
     >>> release = NeighbourCounts(queries=80, classes=10, votes=2, sigma=40.0)
@@ -69,11 +81,6 @@ class NeighbourCounts:
             raise PateError(f"votes={self.votes} of a voter must be from 1 to the {self.queries} queries")
 
     @property
-    def noise(self) -> Noise:
-        """The noise on each count."""
-        return Noise(self.family, self.sigma)
-
-    @property
     def shape(self) -> tuple[int, int]:
         """The shape of the table that is released."""
         return self.queries, self.classes
@@ -84,7 +91,7 @@ class NeighbourCounts:
 
 
 @dataclass(frozen=True)
-class ClassSums:
+class ClassSums(_Noisy):
     """Noisy sums of voters' vectors, [classes, directions]; for two classes, only their difference.
 
     >>> release = ClassSums(classes=3, directions=16, length=100, sigma=4000.0)
@@ -105,11 +112,6 @@ class ClassSums:
             raise PateError(f"directions={self.directions} and length={self.length} must be at least 1")
 
     @property
-    def noise(self) -> Noise:
-        """The noise on each sum."""
-        return Noise(self.family, self.sigma)
-
-    @property
     def shape(self) -> tuple[int, int]:
         """The shape of the table that is released."""
         return 1 if self.classes == 2 else self.classes, self.directions
@@ -120,7 +122,7 @@ class ClassSums:
 
 
 @dataclass(frozen=True)
-class TeacherSums:
+class TeacherSums(_Noisy):
     """Noisy sums of one vector of each teacher, [1, directions]: what teachers say who predict a number.
 
     >>> release = TeacherSums(teachers=50, directions=16, length=100, sigma=4000.0)
@@ -140,11 +142,6 @@ class TeacherSums:
         at_least(1, teachers=self.teachers, directions=self.directions, length=self.length)
 
     @property
-    def noise(self) -> Noise:
-        """The noise on each sum."""
-        return Noise(self.family, self.sigma)
-
-    @property
     def shape(self) -> tuple[int, int]:
         """The shape of the table that is released."""
         return 1, self.directions
@@ -155,7 +152,7 @@ class TeacherSums:
 
 
 @dataclass(frozen=True)
-class TeacherVotes:
+class TeacherVotes(_Noisy):
     """How many teachers name each of several labels, with noise, [queries, labels].
 
     >>> release = TeacherVotes(teachers=50, queries=30, labels=7, most=2, sigma=40.0)
@@ -178,11 +175,6 @@ class TeacherVotes:
         at_least(1, teachers=self.teachers, queries=self.queries, labels=self.labels, most=self.most)
 
     @property
-    def noise(self) -> Noise:
-        """The noise on each count."""
-        return Noise(self.family, self.sigma)
-
-    @property
     def shape(self) -> tuple[int, int]:
         """The shape of the table that is released."""
         return self.queries, self.labels
@@ -193,7 +185,7 @@ class TeacherVotes:
 
 
 @dataclass(frozen=True)
-class _Number:
+class _Number(_Noisy):
     """One number with noise."""
 
     sigma: float
@@ -201,11 +193,6 @@ class _Number:
 
     def __post_init__(self) -> None:
         _check(self, 2)
-
-    @property
-    def noise(self) -> Noise:
-        """The noise on the number."""
-        return Noise(self.family, self.sigma)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -252,7 +239,7 @@ class Score(_Number):
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(_Noisy):
     """How many held-out voters agree with each of several students, less the mean of all, with noise.
 
     To be whole numbers, the cells are `students` times that: a voter that agrees with `m` of `k` students
@@ -273,13 +260,7 @@ class Comparison:
 
     def __post_init__(self) -> None:
         _check(self, 2)
-        if self.students < 2:
-            raise PateError(f"students={self.students} must be at least 2 to be compared")
-
-    @property
-    def noise(self) -> Noise:
-        """The noise on each cell."""
-        return Noise(self.family, self.sigma)
+        at_least(2, " to be compared", students=self.students)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -326,8 +307,7 @@ def _check(release: CrowdTable | OfTeachers | Comparison | _Number, classes: int
         if field.type == "int" and type(value) is not int:
             raise PateError(f"{field.name}={value!r} of a release must be a whole number")
     sigma, family = release.sigma, release.family
-    if classes < 2:
-        raise PateError(f"classes={classes} must be at least 2")
+    at_least(2, classes=classes)
     if family not in get_args(WholeFamily):
         raise PateError(
             f"family={family!r} must be one of {', '.join(get_args(WholeFamily))}: whole-number noise has no "

@@ -157,7 +157,7 @@ def _compared(known: Patches) -> _Compared:
     pixels = known.whitening.shape[0]
     both = jnp.concatenate([known.whitening, known.whitening @ known.typical.T], 1)
     centring = jnp.eye(pixels) - 1 / pixels
-    return _Compared(_product(centring, both).T, known.offset @ both)
+    return _Compared(product(centring, both).T, known.offset @ both)
 
 
 def _raw(known: Patches, against: _Compared, image: Float[Array, "h w c"]) -> Float[Array, " features"]:
@@ -172,7 +172,7 @@ def _raw(known: Patches, against: _Compared, image: Float[Array, "h w c"]) -> Fl
     seen = _surroundings(image, size)
     pixels = len(seen)
     flatness = 1 / jnp.sqrt(((seen - seen.mean(0)) ** 2).mean(0) + known.flat)
-    white, alongside = jnp.split(_product(against.kernel, seen), [pixels])
+    white, alongside = jnp.split(product(against.kernel, seen), [pixels])
     squares = _added((white * flatness - against.offset[:pixels, None]) ** 2)
     lengths = (known.typical**2).sum(1) + 2 * against.offset[pixels:]
     gaps = jnp.sqrt(jnp.maximum(squares + lengths[:, None] - 2 * flatness * alongside, _TINY))
@@ -184,13 +184,13 @@ def _raw(known: Patches, against: _Compared, image: Float[Array, "h w c"]) -> Fl
         alike = jax.nn.relu(usual[inside] - gaps[:, inside])
         sums.append(sum(alike[:, start : start + wide] for start in range(0, alike.shape[1], wide)))
     within = np.array([[left <= x < right for left, right in columns] for x in range(wide)])
-    summed = _product(jnp.concatenate(sums, 1).reshape(-1, wide), within.astype(np.float32))
+    summed = product(jnp.concatenate(sums, 1).reshape(-1, wide), within.astype(np.float32))
     return jnp.sqrt(summed.reshape(len(gaps), -1).T.ravel()) - known.middle
 
 
 def _added(rows: Float[Array, "row place"]) -> Float[Array, " place"]:
     """The sum of the rows, as a product with ones."""
-    return _product(jnp.ones((1, len(rows))), rows)[0]
+    return product(jnp.ones((1, len(rows))), rows)[0]
 
 
 def _surroundings(image: Float[Array, "h w c"], size: int) -> Float[Array, "places h*w"]:
@@ -213,13 +213,14 @@ def _shaken(
     2,050 long. They are orthogonal but for their rounding, so the image is no longer than 11,000 along all
     of them together; and no feature's row of 100 directions is longer than 1,500.
     """
-    there = _product(jnp.round(found * steps), jnp.round(known.shaky * 2000)) / 2000
+    there = product(jnp.round(found * steps), jnp.round(known.shaky * 2000)) / 2000
     fine = 1490 / jnp.maximum(jnp.sqrt((known.shaky**2).sum(1)), _TINY)  # of each feature
-    taken = _product(jnp.round(there * known.taken), jnp.round(known.shaky * fine[:, None]).T)
+    taken = product(jnp.round(there * known.taken), jnp.round(known.shaky * fine[:, None]).T)
     return taken / (steps * fine)
 
 
-def _product(left: Array | np.ndarray, right: Array | np.ndarray) -> Array:
+def product(left: Array | np.ndarray, right: Array | np.ndarray) -> Array:
+    """In float32 to its last bits, on every kind of device."""
     return jnp.matmul(left, right, precision=jax.lax.Precision.HIGHEST)
 
 

@@ -19,6 +19,7 @@ from jaxtyping import Array, Float
 
 from pate_jax.errors import PateError
 from pate_jax.models import clusters, patches
+from pate_jax.models.patches import product
 from pate_jax.system.eigen import eigensystem
 
 SIZE, CELLS, THRESHOLD = 6, 3, 1.0
@@ -125,8 +126,8 @@ def _looked(known: Photos, photos: Float[Array, "photo h w c"]) -> Float[Array, 
 
     def one(photo: Array) -> Array:
         seen = _sharp(photo, known)
-        answers = jnp.concatenate([_product(side.T, seen) for side in known.filters], 1)
-        return jnp.sqrt(_product(jax.nn.relu(answers - beyond), within)).ravel()
+        answers = jnp.concatenate([product(side.T, seen) for side in known.filters], 1)
+        return jnp.sqrt(product(jax.nn.relu(answers - beyond), within)).ravel()
 
     return jax.lax.map(one, photos)
 
@@ -222,7 +223,3 @@ def _some_patches(photos: np.ndarray, size: int, random: np.random.Generator) ->
     places = [random.integers(0, extent, _SAMPLE) for extent in windows.shape[:3]]
     drawn = windows[tuple(places)].transpose(0, 2, 3, 1)
     return np.ascontiguousarray(drawn.reshape(_SAMPLE, -1), np.float32)
-
-
-def _product(left: Array, right: Array) -> Array:
-    return jnp.matmul(left, right, precision=jax.lax.Precision.HIGHEST)

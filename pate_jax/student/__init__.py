@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from pate_jax.student.lesson import PublicInputs
     from pate_jax.student.methods import check, fit, fit_many
     from pate_jax.student.methods.own import fit_net
-    from pate_jax.student.selection import Bought, ask_in_rounds, select
+    from pate_jax.student.selection import select
     from pate_jax.student.serving import Student
     from pate_jax.student.settings import (
         Auto,
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Auto",
-    "Bought",
     "Choice",
     "FixMatch",
     "Gan",
@@ -45,7 +44,6 @@ __all__ = [
     "Supervised",
     "Tandem",
     "Vat",
-    "ask_in_rounds",
     "check",
     "choose",
     "fit",
@@ -61,7 +59,7 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(__all__, "settings"),
     **dict.fromkeys(("check", "fit", "fit_many"), "methods"),
-    **dict.fromkeys(("Bought", "ask_in_rounds", "select"), "selection"),
+    "select": "selection",
     **dict.fromkeys(("Choice", "choose"), "choice"),
     "fit_net": "methods.own",
     "PublicInputs": "lesson",

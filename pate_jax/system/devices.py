@@ -3,6 +3,11 @@
 On a CPU each core is a device: two single-threaded programs side by side train more images per second than
 one program on two threads. XLA reads the number of devices once, when JAX first looks for them, so
 `prepare()` has to run before that; nothing in this file imports JAX at import time.
+
+Compiled programs are kept on this machine, so that a second run of the same shape starts without compiling.
+JAX keeps them in a folder if its environment names one before JAX is imported (`keep_programs`). A program is
+known by its code and the shapes of its inputs. It holds no record: what comes from private data is always an
+input of a program and never a constant of one, and a test holds this.
 """
 
 from __future__ import annotations
@@ -10,8 +15,9 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from pate_jax.errors import PateError
@@ -27,6 +33,8 @@ _REPEATABLE = "--xla_gpu_deterministic_ops"
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -2, -3, -4  # of glibc's mallopt
 _BLOCK = 1 << 26  # bytes of one process in one exchange, since every device receives those of all
 _KNOWN = "every process knows of this error"
+ANEW = "--compile-anew"
+_LIMIT = 2**30  # bytes; above it the programs that were compiled first are dropped
 _ours: list[str] = []  # the flags that `prepare` has set, so that a later call may set others
 
 
@@ -289,3 +297,43 @@ def _from_all(array: Any) -> Any:
     received = [np.asarray(multihost_utils.process_allgather(block), np.uint8) for block in blocks]
     gathered = np.concatenate([one.reshape(processes(), -1) for one in received], axis=1)
     return gathered.reshape(-1).view(array.dtype).reshape(processes(), *array.shape)
+
+
+def programs_folder() -> Path:
+    """Where programs are kept, unless JAX_COMPILATION_CACHE_DIR names another place.
+
+    >>> programs_folder().name
+    'programs'
+    """
+    return Path.home() / ".cache" / "pate_jax" / "programs"
+
+
+def keep_programs(flags: Sequence[str]) -> None:
+    """Keep programs in the user's cache folder; with `--compile-anew` take none from it and keep none."""
+    if ANEW in flags:
+        os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
+        return
+    if "JAX_COMPILATION_CACHE_DIR" in os.environ or os.environ.get("JAX_ENABLE_COMPILATION_CACHE") == "false":
+        return
+    try:
+        place = programs_folder()
+    except RuntimeError:  # no home is known, as of some containers' users: then each run compiles
+        return
+    there = next(parent for parent in (place, *place.parents) if os.path.exists(parent))
+    if not os.access(there, os.W_OK):  # the home of some containers
+        return
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    trim(place, _LIMIT)
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(place)
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+
+
+def trim(place: Path, limit: int) -> None:
+    """Remove the oldest files of a folder until the others hold at most `limit` bytes."""
+    files = sorted((file.stat().st_mtime, file.stat().st_size, file) for file in place.iterdir())
+    held = sum(size for _, size, _ in files)
+    for _, size, file in files:
+        if held <= limit:
+            return
+        file.unlink(missing_ok=True)  # another run may trim at the same moment
+        held -= size

@@ -219,7 +219,6 @@ def said_by(host: str) -> str:
 
 
 def _tried(task: Task) -> Done:
-    from pate_jax.system import programs
 
     own, asked = versions(), task.versions
     other = [f"{name} {own[name]}, not {wanted}" for name, wanted in asked.items() if own[name] != wanted]
@@ -229,7 +228,7 @@ def _tried(task: Task) -> Done:
         _serve(task.command)
         _enter(task.folder)
         devices.prepare()
-        programs.prepare(())
+        devices.keep_programs(())
         return _said(task)
 
 

@@ -9,12 +9,11 @@ does not load JAX. The counting kernel (`pate_jax.voting.counting`) is loaded at
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Int16, Int32
+from jaxtyping import Int32
 from numpy.typing import ArrayLike
 
 from pate_jax.errors import PateError
@@ -63,43 +62,6 @@ def histogram(
     if not (isinstance(chunk, int) and 1 <= chunk <= 1000):
         raise PateError(f"chunk={chunk!r} must be a whole number from 1 to 1000")
     return counting.count(check_teacher_labels(teacher_labels, classes), classes, axis_name, chunk)
-
-
-def histogram_of_parts(parts: Iterable[ArrayLike], classes: int) -> Int32[Any, "queries classes"]:
-    """The histogram of teachers in several arrays, such as slices of a file that is too big for memory.
-
-    >>> histogram_of_parts([np.array([[0, 2]]), np.array([[0, 1], [1, 1]])], classes=3)
-    Array([[2, 1, 0],
-           [0, 2, 1]], dtype=int32)
-    """
-    total = None
-    for part in parts:
-        one = histogram(part, classes)
-        if total is not None and one.shape != total.shape:
-            raise PateError(f"one part has {one.shape[0]} queries where others have {total.shape[0]}")
-        total = one if total is None else total + one
-    if total is None:
-        raise PateError("parts is empty: zero teachers; at least one must vote")
-    return total
-
-
-def labels_of(logits: ArrayLike) -> Int16[np.ndarray, "teachers queries"]:
-    """Each teacher's label for each query: the class of its largest logit[teacher, query, class].
-
-    >>> labels_of(np.array([[[0.1, 2.0], [3.0, -1.0]]]))
-    array([[1, 0]], dtype=int16)
-    """
-    values = np.asarray(logits)
-    if values.ndim != 3 or values.shape[0] == 0 or values.shape[2] < 2:
-        raise PateError(f"logits has shape {values.shape}; [teacher, query, class] is wanted")
-    bad = np.isnan(values).any(2)
-    if bad.any():
-        teacher, query = np.argwhere(bad)[0]
-        raise PateError(
-            f"logits[{teacher}, {query}] holds NaN: {values[teacher, query].tolist()}; train it again"
-        )
-    labels: np.ndarray = values.argmax(2).astype(np.int16)
-    return labels
 
 
 def check_teacher_labels(teacher_labels: Any, classes: int | None = None) -> Any:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pate_jax import accounting
-from pate_jax.accounting.training_losses import Training
+from pate_jax.accounting.sampled_noise import Training
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentGNMax
 from pate_jax.mechanisms.crowds import HeadCount, NeighbourCounts

@@ -4,7 +4,7 @@ import mpmath as mp
 import pytest
 from hypothesis import given, strategies
 
-from pate_jax.accounting import costs, curves, training_losses, tuning
+from pate_jax.accounting import costs, curves, sampled_noise, tuning
 from pate_jax.accounting.answers_statement import headline
 from pate_jax.accounting.costs import BestOf, Tables, Trained
 from pate_jax.accounting.exact import counts
@@ -72,7 +72,7 @@ EVENTS = [
     COUNT,
     SUMS,
     Tables(0.2, "sums"),
-    Trained(training_losses.Training(0.01, 500, 2.0), 1000),
+    Trained(sampled_noise.Training(0.01, 500, 2.0), 1000),
 ]
 
 

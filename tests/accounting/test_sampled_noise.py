@@ -4,7 +4,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from pate_jax.accounting import curves, training_losses
+from pate_jax.accounting import curves, sampled_noise
 from pate_jax.baselines.dpsgd import calibration
 from pate_jax.errors import PateError
 
@@ -33,7 +33,7 @@ def exact(rate, scale, order):
 )
 def test_a_step_has_the_curve_of_its_worst_pair_and_never_less(rate, scale, order):
     found, wanted = (
-        float(training_losses.changed(rate, scale, np.array([order]))[0]),
+        float(sampled_noise.changed(rate, scale, np.array([order]))[0]),
         exact(rate, scale, order),
     )
     assert wanted * (1 - 1e-12) <= found <= wanted * (1 + 1e-6) + 3e-9 / (order - 1)
@@ -42,15 +42,15 @@ def test_a_step_has_the_curve_of_its_worst_pair_and_never_less(rate, scale, orde
 def test_the_curve_is_above_composed_losses_and_not_far():
     rate, scale, steps = 64 / 4096, 1.1, 200
     orders = curves.default_orders()
-    by_curve = curves.epsilon(orders, steps * training_losses.changed(rate, scale, orders), 1e-5).epsilon
+    by_curve = curves.epsilon(orders, steps * sampled_noise.changed(rate, scale, orders), 1e-5).epsilon
     by_losses = calibration.cost(scale, rate, steps, 1e-5, calibration.REPLACE, grid=2e-3)
     assert by_losses - 0.02 < by_curve < 1.35 * by_losses
 
 
 def test_noise_without_a_sample_bounds_it_at_every_order():
     orders = curves.default_orders()
-    found = training_losses.changed(0.3, 0.4, orders)
+    found = sampled_noise.changed(0.3, 0.4, orders)
     assert (found <= 2 * orders / 0.4**2).all() and (np.diff(found) > 0).all()
     for rate, scale in ((0.0, 1.0), (1.5, 1.0), (0.5, 0.0), (0.5, np.inf)):
         with pytest.raises(PateError, match="rate="):
-            training_losses.changed(rate, scale, orders)
+            sampled_noise.changed(rate, scale, orders)

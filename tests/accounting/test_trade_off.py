@@ -14,8 +14,9 @@ from scipy import stats
 from pate_jax import accounting
 from pate_jax.accounting import composition, filter, stable_statement, trade_off
 from pate_jax.accounting.party_statement import party_statement
+from pate_jax.accounting.sampled_noise import Training
 from pate_jax.accounting.trade_off import Gaussian
-from pate_jax.accounting.training_losses import REPLACE, Training, composed
+from pate_jax.accounting.training_losses import REPLACE, composed
 from pate_jax.accounting.training_statement import training_statement
 from pate_jax.accounting.tuning import Fixed, NegativeBinomial, Tuned
 from pate_jax.audit import accounts

@@ -13,7 +13,7 @@ import pytest
 
 from pate_jax.accounting import curves
 from pate_jax.accounting.costs import Tables, Trained
-from pate_jax.accounting.training_losses import Training
+from pate_jax.accounting.sampled_noise import Training
 from pate_jax.accounting.training_statement import TrainingStatement, training_statement
 from pate_jax.audit import verify
 from pate_jax.baselines.dpsgd import calibration

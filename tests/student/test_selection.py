@@ -1,15 +1,13 @@
 """Which inputs are asked about: the same for a key, never twice, and where the student is unsure."""
 
-import jax
 import numpy as np
 import pytest
 
 from pate_jax import accounting
-from pate_jax.aggregate import Answers, interactive, noise
-from pate_jax.data import Preprocessing
+from pate_jax.aggregate import interactive
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import InteractiveGNMax
-from pate_jax.student import PublicInputs, selection
+from pate_jax.student import selection
 
 CENTRES = np.array([[0.0, 0.0], [20.0, 0.0], [0.0, 20.0], [20.0, 20.0], [50.0, 50.0]])
 
@@ -88,69 +86,6 @@ def test_the_least_sure_come_first_and_none_is_asked_twice():
         selection.least_sure(probabilities, points, 118, taken=taken, key=b"u")
 
 
-class Lookup:
-    """A student that knows the heaps it was told about: the nearest labelled point's label."""
-
-    def __init__(self, points, labels):
-        self.points, self.labels = points, labels
-
-    def __call__(self, inputs):
-        gaps = ((inputs[:, None] - self.points) ** 2).sum(-1)
-        nearest = np.array([gaps[:, self.labels == label].min(1, initial=1e6) for label in range(5)]).T
-        shares = np.exp(-np.sqrt(nearest))
-        return (shares / shares.sum(1, keepdims=True)).astype(np.float32)
-
-
-def learn(key, public, answers):
-    known = np.asarray(answers.answered)
-    return Lookup(public.inputs[: len(known)][known], np.asarray(answers.labels)[known])
-
-
-def public():
-    return PublicInputs(heaps()[0], Preprocessing((0.0,), (1.0,)), 5, tuple("abcde"))
-
-
-def test_rounds_ask_each_input_once_and_pass_the_student_on():
-    _, which = heaps()
-    seen = []
-
-    def ask(rows, probabilities):
-        seen.append((rows, probabilities))
-        return Answers(which[rows].astype(np.int32), np.ones(len(rows), bool))
-
-    bought = selection.ask_in_rounds(jax.random.key(4), public(), [5, 8, 9], ask=ask, learn=learn)
-    assert [len(rows) for rows, _ in seen] == [5, 8, 9]
-    assert len(set(bought.rows.tolist())) == 22
-    assert np.array_equal(bought.rows, np.concatenate([rows for rows, _ in seen]))
-    assert np.array_equal(np.asarray(bought.answers.labels), which[bought.rows])
-    assert np.allclose(seen[0][1], 1 / 5) and not np.allclose(seen[1][1], 1 / 5)
-    student = learn(
-        None, selection._reordered(public(), bought.rows[:5]), Answers(*(a[:5] for a in bought.answers[:2]))
-    )
-    np.testing.assert_allclose(seen[1][1], student(public().inputs[bought.rows[5:13]]), rtol=1e-5)
-
-
-@pytest.mark.long
-def test_interactive_rounds_buy_only_where_the_teachers_contradict_the_student():
-    """40 teachers who know every heap: after the first round the student is right, and little is bought."""
-    _, which = heaps()
-    votes = np.eye(5, dtype=np.int64)[which] * 40
-    mechanism = InteractiveGNMax(threshold=20, sigma_threshold=1.0, sigma=1.0, student_confidence=0.9)
-    keys = iter(jax.random.split(noise.seeded_key(1), 3))
-
-    def ask(rows, probabilities):
-        return interactive.answer(mechanism, votes[rows], probabilities, key=next(keys))
-
-    bought = selection.ask_in_rounds(jax.random.key(4), public(), [5, 5, 5], ask=ask, learn=learn)
-    answered = np.asarray(bought.answers.answered)
-    assert answered[:5].all() and answered[5:].mean() < 0.2
-    told = bought.for_student()
-    assert np.array_equal(np.asarray(told.labels) >= 0, np.asarray(told.answered))
-    assert np.asarray(told.answered).sum() > 5, "the student's own sure labels serve too"
-    kept = np.asarray(told.answered)
-    assert (np.asarray(told.labels)[kept] == which[bought.rows][kept]).all()
-
-
 def test_only_the_data_independent_figure_of_rounds_may_be_published():
     _, which = heaps()
     rows = np.arange(12)
@@ -160,9 +95,3 @@ def test_only_the_data_independent_figure_of_rounds_may_be_published():
     stated = interactive.with_history(stated, votes, np.full((12, 5), 0.2))
     assert set(stated.publishable()["figures"]) == {"data_independent"}
     assert stated.smallest == "data_independent"
-
-
-def test_sizes_that_cannot_be_asked_are_refused():
-    for sizes in ([], [0, 3], [100, 21]):
-        with pytest.raises(PateError, match="sizes="):
-            selection.ask_in_rounds(jax.random.key(0), public(), sizes, ask=None, learn=learn)

@@ -9,7 +9,7 @@ from pathlib import Path
 import honest_runs
 import pytest
 
-from pate_jax.system import programs
+from pate_jax.system import devices
 
 ROOT = Path(__file__).parents[2]
 ADD = "import jax\nprint(jax.jit(lambda x: x * 2 + 1)(20.5))"
@@ -73,19 +73,19 @@ def home(tmp_path, monkeypatch):
 
 @pytest.mark.long
 def test_a_second_process_takes_the_programs_of_the_first(home):
-    programs.prepare(["adult"])
-    assert programs.folder().stat().st_mode & 0o777 == 0o700
+    devices.keep_programs(["adult"])
+    assert devices.programs_folder().stat().st_mode & 0o777 == 0o700
     assert child("-c", ADD) == ("42.0\n", "")
-    first = {file: file.stat().st_mtime_ns for file in programs.folder().iterdir()}
+    first = {file: file.stat().st_mtime_ns for file in devices.programs_folder().iterdir()}
     assert child("-c", ADD) == ("42.0\n", "")
-    assert first and first == {file: file.stat().st_mtime_ns for file in programs.folder().iterdir()}
+    assert first and first == {file: file.stat().st_mtime_ns for file in devices.programs_folder().iterdir()}
 
 
 @pytest.mark.long
 def test_a_program_cut_short_is_compiled_again(home):
-    programs.prepare([])
+    devices.keep_programs([])
     child("-c", ADD)
-    for file in programs.folder().glob("*-cache"):
+    for file in devices.programs_folder().glob("*-cache"):
         file.write_bytes(file.read_bytes()[:50])
     assert child("-c", ADD)[0] == "42.0\n"
 
@@ -94,16 +94,16 @@ def test_a_user_without_a_home_keeps_none(home, monkeypatch):
     def unknown():
         raise RuntimeError("Could not determine home directory.")
 
-    monkeypatch.setattr(programs.Path, "home", unknown)
-    programs.prepare([])
-    assert "JAX_COMPILATION_CACHE_DIR" not in programs.os.environ
+    monkeypatch.setattr(devices.Path, "home", unknown)
+    devices.keep_programs([])
+    assert "JAX_COMPILATION_CACHE_DIR" not in devices.os.environ
 
 
 def test_the_flag_and_the_users_own_folder_win(home, monkeypatch):
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "elsewhere")
-    programs.prepare([])
-    assert os.environ["JAX_COMPILATION_CACHE_DIR"] == "elsewhere" and not programs.folder().exists()
-    programs.prepare([programs.ANEW])
+    devices.keep_programs([])
+    assert os.environ["JAX_COMPILATION_CACHE_DIR"] == "elsewhere" and not devices.programs_folder().exists()
+    devices.keep_programs([devices.ANEW])
     assert os.environ["JAX_ENABLE_COMPILATION_CACHE"] == "false"
 
 
@@ -111,5 +111,5 @@ def test_a_full_folder_drops_its_oldest_programs(tmp_path):
     for age, name in enumerate(["new", "old", "oldest"]):
         (tmp_path / name).write_bytes(bytes(10))
         os.utime(tmp_path / name, (1000 - age, 1000 - age))
-    programs.trim(tmp_path, 25)
+    devices.trim(tmp_path, 25)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["new", "old"]

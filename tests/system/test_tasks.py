@@ -83,9 +83,9 @@ def test_an_error_of_an_item_is_in_no_log_of_a_worker():
     assert "number=7 must be even" in str(pickle.loads(pickle.dumps(found)).error)
 
 
-def test_the_item_of_a_killed_worker_runs_again(workers, tmp_path):
+def test_the_item_of_a_killed_worker_runs_again(client, workers, tmp_path):
     assert dict(workers.each(items.killed_once, [tmp_path / "a"])) == {0: "a"}
-    wait_for(worker_processes, 2)
+    client.wait_for_workers(2, timeout=60)
 
 
 def worker_processes():

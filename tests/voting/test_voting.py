@@ -58,15 +58,6 @@ def test_counters_hold_more_teachers_than_16_bits_do():
     assert voting.histogram(labels, 2)[:, 0].tolist() == [40_000, 40_000]
 
 
-def test_parts_add_up():
-    parts = (LABELS[i : i + 10] for i in range(0, 37, 10))
-    assert (voting.histogram_of_parts(parts, 4) == counted(LABELS, 4)).all()
-    with pytest.raises(PateError, match="zero teachers"):
-        voting.histogram_of_parts([], 4)
-    with pytest.raises(PateError, match="9 queries"):
-        voting.histogram_of_parts([LABELS, LABELS[:, :9]], 4)
-
-
 def test_a_padded_teacher_has_no_vote_under_tracing():
     padded = np.concatenate([LABELS, np.full((3, 11), -1, np.int16)])
     assert (jax.jit(lambda x: voting.histogram(x, 4))(padded) == counted(LABELS, 4)).all()
@@ -95,16 +86,6 @@ def test_under_vmap():
 def test_bad_labels_are_named(labels, classes, message):
     with pytest.raises(PateError, match=message):
         voting.histogram(labels, classes)
-
-
-def test_logits_become_labels_unless_they_are_nan():
-    logits = np.random.default_rng(0).normal(size=(3, 5, 4))
-    assert (voting.labels_of(logits) == logits.argmax(2)).all()
-    logits[1, 2, 3] = np.nan
-    with pytest.raises(PateError, match=r"logits\[1, 2\] holds NaN"):
-        voting.labels_of(logits)
-    with pytest.raises(PateError, match="shape"):
-        voting.labels_of(logits[0])
 
 
 def example() -> Votes:

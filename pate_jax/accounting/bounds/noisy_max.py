@@ -19,7 +19,7 @@ _BLOCK = 60_000  # numbers in one block, so that it fits into the processor's ca
 def gaussian_curve(sigma: float, orders: Curve) -> Curve:
     """Proposition 8: `a / sigma^2`, since two counts move by one each; CKS 2020 give discrete noise the same.
 
-    >>> data_independent(40.0, np.array([16.0]))
+    >>> gaussian_curve(40.0, np.array([16.0]))
     array([0.01])
     """
     return orders / sigma / sigma
@@ -28,7 +28,7 @@ def gaussian_curve(sigma: float, orders: Curve) -> Curve:
 def gaussian_log_q(votes: NDArray[np.int64], sigma: float) -> Curve:
     """Proposition 7: log q, `q = sum_{j != winner} erfc((n_winner - n_j) / (2 sigma)) / 2`, q <= `1 - 1/C`.
 
-    >>> round(float(log_q(np.array([[250, 0]]), 40.0)[0]), 4)
+    >>> round(float(gaussian_log_q(np.array([[250, 0]]), 40.0)[0]), 4)
     -12.2165
     """
     ordered = np.sort(votes, axis=1).astype(np.float64)
@@ -137,7 +137,7 @@ def pure_curve(epsilon: float, orders: Curve) -> Curve:
     `log((e^{a epsilon} + e^{(1-a) epsilon}) / (1 + e^epsilon)) / (a - 1)`, which lies below both `epsilon`
     and `a epsilon^2 / 2`. It is computed with sinh, so that small epsilons keep their digits.
 
-    >>> pure(0.1, np.array([2.0])).round(6)
+    >>> pure_curve(0.1, np.array([2.0])).round(6)
     array([0.009959])
     """
     # the log is of cosh((2a-1) e/2) / cosh(e/2) = 1 + 2 sinh(a e/2) sinh((a-1) e/2) / cosh(e/2)
@@ -155,7 +155,7 @@ def bounded_range(eta: float, orders: Curve) -> Curve:
     `a S(a eta/2) - (a-1) S((a-1) eta/2) - S(eta/2)`, where `S(y) = log(sinh(y)/y)` (derived in
     docs/proofs/accounting.md). If `a eta/2` is below 1 the three terms cancel, and a series replaces them.
 
-    >>> bool(bounded_range(0.1, np.array([2.0]))[0] < pure(0.1, np.array([2.0]))[0] / 3)
+    >>> bool(bounded_range(0.1, np.array([2.0]))[0] < pure_curve(0.1, np.array([2.0]))[0] / 3)
     True
     """
     steps, half = orders - 1, eta / 2
@@ -195,7 +195,7 @@ def shifted(scale: float, orders: Curve) -> Curve:
     exponents cancel to first order: with `s(x) = e^x - 1 - x`, the argument of the logarithm is one plus
     `a/(2a-1) s((a-1)/b) + (a-1)/(2a-1) s(-a/b)`.
 
-    >>> bool(2 * shifted(20.0, np.array([8.0]))[0] < 0.6 * pure(0.1, np.array([8.0]))[0])
+    >>> bool(2 * shifted(20.0, np.array([8.0]))[0] < 0.6 * pure_curve(0.1, np.array([8.0]))[0])
     True
     """
     up, down = (orders - 1) / scale, -orders / scale
@@ -243,7 +243,7 @@ def _log_cosh(x: float) -> float:
 def laplace_log_q(votes: NDArray[np.int64], scale: float) -> Curve:
     """Lemma 4 of the 2017 paper: log q, `q = sum_{j != winner} (2 + g_j/b) / (4 exp(g_j/b))`, q <= `1 - 1/C`.
 
-    >>> log_q(np.array([[11, 10]]), 1e-3).round(2)
+    >>> laplace_log_q(np.array([[11, 10]]), 1e-3).round(2)
     array([-994.48])
     """
     ordered = np.sort(votes, axis=1).astype(np.float64)

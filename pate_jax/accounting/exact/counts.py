@@ -29,7 +29,7 @@ from pate_jax.accounting import composition, curves
 from pate_jax.accounting.curves import with_slack
 from pate_jax.accounting.filter import Cost
 from pate_jax.accounting.inputs import check_delta, check_orders
-from pate_jax.errors import PateError
+from pate_jax.errors import PateError, at_least
 from pate_jax.mechanisms import GaussianHistogram, laws
 from pate_jax.mechanisms.crowds import (
     Change,
@@ -160,8 +160,7 @@ def share_of(target: float, delta: float, runs: int) -> float:
     >>> share_of(1, 1e-5, 1), share_of(1, 1e-5, 4), share_of(1, 1e-5, 40)
     (0.999998, 0.468709, 0.133609)
     """
-    if runs < 1:
-        raise PateError(f"runs={runs} must be at least 1")
+    at_least(1, runs=runs)
     each = composition.gaussian_epsilon(mu_for(target, delta) / math.sqrt(runs), delta) * (1 - 1e-6)
     scale = 10.0 ** (5 - math.floor(math.log10(each))) if each > 0 else 1.0
     found = math.floor(each * scale) / scale
@@ -210,8 +209,7 @@ def histogram_for(mu: float, queries: int) -> GaussianHistogram:
     >>> round(histogram_for(0.25, 200).sigma, 2)
     80.0
     """
-    if queries < 1:
-        raise PateError(f"queries={queries} must be at least 1")
+    at_least(1, queries=queries)
     return GaussianHistogram(max(1.0, math.sqrt(2 * queries) / mu * _MORE))
 
 

@@ -1,10 +1,8 @@
 """DP-SGD (Abadi et al. 2016): a net trained on private records by clipped gradients with noise.
 
 settings      what is chosen, and `choose`, which chooses it from public numbers
-calibration   how much noise that takes, and what it costs under both relations
-sampling      who takes part in a step
-clipping      the sum of clipped gradients, in whole numbers
-noise         what is added to it
+calibration   who takes part in a step, how much noise that takes, and what it costs under both relations
+gradients     the sum of clipped gradients, in whole numbers, and what is added to it
 training      `fit`, which does all of this, and what comes out
 """
 

@@ -22,7 +22,8 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from pate_jax.accounting.inputs import check_delta
-from pate_jax.accounting.training_losses import ADD_OR_REMOVE, COARSE, REPLACE, RESERVED, Training, composed
+from pate_jax.accounting.sampled_noise import Training
+from pate_jax.accounting.training_losses import ADD_OR_REMOVE, COARSE, REPLACE, RESERVED, composed
 from pate_jax.baselines.dpsgd.settings import LEAST_MULTIPLIER, Settings
 from pate_jax.errors import PateError
 

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from pate_jax.accounting.costs import Trained
-from pate_jax.accounting.training_losses import Training
+from pate_jax.accounting.sampled_noise import Training
 from pate_jax.accounting.training_statement import RELATION, TrainingStatement, training_statement
 from pate_jax.baselines.dpsgd import calibration
 from pate_jax.baselines.dpsgd.settings import LINEAR, Settings

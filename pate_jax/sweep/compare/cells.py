@@ -18,6 +18,7 @@ from pate_jax.crowd.metric import Metric
 from pate_jax.errors import PateError
 from pate_jax.runs import measured
 from pate_jax.runs.inputs import open_data
+from pate_jax.runs.report import numbers
 from pate_jax.runs.settings import DataChoice
 from pate_jax.sweep import cells, results
 from pate_jax.sweep.compare.contender import Contender
@@ -152,13 +153,20 @@ def _measured(ground: Ground, cell: Cell, seconds: float) -> dict[str, Any]:
     return {
         **told,
         "spent": found.epsilon,
-        "right": float(np.mean(found.said.argmax(1) == ground.truth)),
+        **_judged(found.said, ground),
         "test": len(ground.truth),
-        "measures": measured.compared(found.said, ground.test, ground.metric),
-        **_groups(found.said, ground),
         "settings": dict(found.settings),
         **_since(began, ground),
     }
+
+
+def _judged(said: np.ndarray, ground: Ground) -> dict[str, Any]:
+    """How good it is on the test rows."""
+    if ground.dataset.target is not None:
+        return {"measures": numbers.compared(said[:, 1], ground.test, ground.dataset.target)}
+    right = float(np.mean(said.argmax(1) == ground.truth))
+    figures = measured.compared(said, ground.test, ground.metric)
+    return {"right": right, "measures": figures, **_groups(said, ground)}
 
 
 def _groups(said: np.ndarray, ground: Ground) -> dict[str, Any]:

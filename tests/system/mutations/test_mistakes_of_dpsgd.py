@@ -10,7 +10,7 @@ import test_dpsgd
 import test_sampled_noise
 from catalogue import Patch, case, fails, is_caught, replaced, source
 
-from pate_jax.accounting import costs, training_losses
+from pate_jax.accounting import costs, sampled_noise, training_losses
 from pate_jax.baselines.dpsgd import calibration, gradients, training
 from pate_jax.runs.baselines import tasks
 
@@ -145,19 +145,19 @@ CASES = [
     ),
     case(
         "a register adds the cost of one step alone",
-        source(costs, "curve", "steps * training_losses", "training_losses"),
+        source(costs, "curve", "steps * sampled_noise", "sampled_noise"),
         fails(registered),
         "assert",
     ),
     case(
         "a register takes a changed record for one that is added",
-        source(training_losses, "_one", "(points + 1) ** 2", "points**2"),
+        source(sampled_noise, "_one", "(points + 1) ** 2", "points**2"),
         fails(partial(curve, 0.2, 0.6, 3.5)),
         "assert",
     ),
     case(
         "a curve at high orders without its rounding",
-        source(training_losses, "_one", "_ROUNDING *", "0.0 *"),
+        source(sampled_noise, "_one", "_ROUNDING *", "0.0 *"),
         fails(partial(curve, 0.01, 21.13, 4096.0)),
         "assert",
     ),
