@@ -19,7 +19,7 @@ from tyro.conf import CascadeSubcommandArgs, FlagCreatePairsOff, OmitSubcommandP
 
 from experiments.presets import Preset, small  # noqa: E402
 from pate_jax import accounting  # noqa: E402
-from pate_jax.cli.student_flags import REGISTRY  # noqa: E402
+from pate_jax.cli.student import REGISTRY  # noqa: E402
 from pate_jax.runs import pipeline  # noqa: E402
 from pate_jax.runs.directory import RunDirectory  # noqa: E402
 from pate_jax.runs.report.run_pages import summary  # noqa: E402

@@ -21,7 +21,7 @@ import tyro  # noqa: E402
 from tyro.conf import CascadeSubcommandArgs, FlagCreatePairsOff, OmitSubcommandPrefixes, arg  # noqa: E402
 
 from experiments.presets import SWEEPS, SweepPreset  # noqa: E402
-from pate_jax.cli.student_flags import REGISTRY  # noqa: E402
+from pate_jax.cli.student import REGISTRY  # noqa: E402
 from pate_jax.errors import PateError  # noqa: E402
 from pate_jax.sweep import SweepConfig, sweep  # noqa: E402
 from pate_jax.system import exits  # noqa: E402
