@@ -1,4 +1,6 @@
-"""`python -m experiments.tutorial_svhn`: the OpenMined tutorial, with the right epsilon beside its own.
+"""`python -m experiments.tutorial_svhn run RUN`: the OpenMined tutorial's epsilon beside the right one.
+
+The run is that of `pate run --config experiments/grids/tutorial_svhn.toml --out RUN`.
 
 The tutorial passes the noisy labels (0 to 9) where its accountant expects row numbers. So only the first ten
 images are ever looked at, nine hundred times each, and what happened to the other 8,990 is not counted.
@@ -11,7 +13,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,6 @@ import numpy as np
 import tyro
 from numpy.typing import NDArray
 
-from experiments.launch import main
-from experiments.presets import TUTORIAL_SVHN
 from pate_jax import accounting, aggregate, voting
 from pate_jax.accounting import smooth
 from pate_jax.accounting.bounds import noisy_max
@@ -48,10 +47,15 @@ def tutorial_epsilon(votes: NDArray, rows: NDArray, scale: float, delta: float) 
     return float(((spent.sum(axis=0) - math.log(delta)) / MOMENTS).min())
 
 
-def compare(run: RunDirectory) -> dict[str, Any]:
-    """The tutorial's epsilon of a finished run, and the same accountant fed the right rows."""
-    votes, labels = voting.load_votes(run.votes).votes, np.asarray(load_answers(run).labels)
-    settings = run.record.stages()
+def compare(run: tyro.conf.Positional[Path]) -> dict[str, Any]:
+    """The tutorial's epsilon of a finished run, and the same accountant fed the right rows.
+
+    Args:
+        run: the run directory.
+    """
+    made = RunDirectory(run)
+    votes, labels = voting.load_votes(made.votes).votes, np.asarray(load_answers(made).labels)
+    settings = made.record.stages()
     return _both(votes, labels, settings["mechanism"]["scale"], settings["account"]["delta"])
 
 
@@ -100,9 +104,8 @@ def _histograms(votes: Path | None, queries: int, teachers: int) -> NDArray:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["epsilon"]:
-        with exits.told("tutorial_svhn"):
-            shown = tyro.cli(epsilon, prog="experiments.tutorial_svhn epsilon", args=sys.argv[2:])
-            print(json.dumps({"experiment": "tutorial_svhn epsilon", **shown}))
-    else:
-        main(TUTORIAL_SVHN, compare)
+    with exits.told("tutorial_svhn"):
+        shown = tyro.extras.subcommand_cli_from_dict(
+            {"run": compare, "epsilon": epsilon}, prog="experiments.tutorial_svhn", description=__doc__
+        )
+        print(json.dumps({"experiment": "tutorial_svhn", **shown}))

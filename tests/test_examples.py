@@ -1,21 +1,33 @@
-"""The notebooks of the gallery run from top to bottom, each in a fresh name space."""
+"""The notebooks of the gallery run from top to bottom, each in a fresh process."""
 
 import importlib.util
 import json
 import runpy
+import warnings
 from pathlib import Path
 
+import forked
 import pytest
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.py"))
+# It trains convolutions so long that the quick code of tests takes three times as long as a reader's.
+AS_FOR_READERS = {"own_flax_net": {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}}
+
+
+def run(notebook):
+    warnings.simplefilter("error")
+    runpy.run_path(notebook)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs(notebook, capsys):
-    runpy.run_path(str(notebook))
-    assert capsys.readouterr().out
+def test_a_notebook_runs(notebook, tmp_path):
+    said = tmp_path / "said.txt"
+    how = {"log": said, "folder": tmp_path, "environment": AS_FOR_READERS.get(notebook.stem)}
+    process = forked.function("test_examples:run", str(notebook), **how)
+    assert forked.ended([process]) == [0], said.read_text()
+    assert said.read_text()
     text = notebook.read_text()
     assert text.startswith("# %% [markdown]\n# # ") and text.count("# %%\n") >= 2
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -20,7 +20,8 @@ from pate_jax.runs.release.findings import Ended, Finding, failed, judged, unche
 from pate_jax.student import PublicInputs, Student, Students
 from pate_jax.system import storage
 
-_SAMPLED = 20  # voters that are left out, one at a time
+_SAMPLED = 20  # voters that are moved, one at a time
+_FEW = 200  # voters whose table stands for that of all, where it is a part of their sum
 
 
 def lines(subject: Subject) -> Iterator[Finding]:
@@ -76,22 +77,53 @@ def moved(subject: Subject) -> Iterator[Finding]:
     private, found = method._inputs.dataset.private, method.released()
     units = partition.units_of(private, method.promise.by)
     names = np.unique(units)
-    some = np.random.default_rng(len(names)).choice(names, min(_SAMPLED, len(names)), replace=False)
+    names = np.random.default_rng(len(names)).permutation(names)
     for place, line in enumerate(found):
-        exact = method.count(private, line.event, found[:place])
-        others: dict[Change, list[Part]] = {
-            "joined": [private.take(units != name) for name in some],
-            "changed": [_changed(private, units == name) for name in some],
-        }
-        for change, parts in others.items():
-            tables = (method.count(part, line.event, found[:place]) for part in parts)
-            most = max((float(((exact - table) ** 2).sum()) for table in tables), default=0.0)
+        for change, most in _furthest(method, line, found[:place], units, names).items():
             bound, how = line.event.squared_shift(change), "left out" if change == "joined" else "changed"
             fault = f"release {line.batch}: a voter moves it by the square {most:g}, and {bound:g} is charged"
+            number = min(_SAMPLED, len(names))
             yield from judged(
                 [fault] if most > bound else [],
-                f"release {line.batch}: {len(some)} voters, each {how}, move it no further than is charged",
+                f"release {line.batch}: {number} voters, each {how}, move it no further than is charged",
             )
+
+
+def _furthest(
+    method: OwnMethod, line: CrowdLine, before: list[CrowdLine], units: np.ndarray, names: np.ndarray
+) -> dict[Change, float]:
+    """The square by which the first of these voters move a table at most, by how they are moved.
+
+    Where the table is that of few voters plus that of all others, each is moved among the few, and whoever
+    goes furthest there among all too. Else each is moved among all.
+    """
+    private, few, found = method._inputs.dataset.private, np.isin(units, names[:_FEW]), {}
+
+    def count(part: Part) -> np.ndarray:
+        return method.count(part, line.event, before)
+
+    def shift(rows: np.ndarray, table: np.ndarray, name: object, other: Callable[..., Part]) -> float:
+        moved = count(other(private.take(rows), units[rows] == name))
+        return float(((table - moved) ** 2).sum())
+
+    whole, everybody = count(private), np.ones(len(units), bool)
+    parts = [] if isinstance(line.event, OfTeachers) or few.all() else [few, ~few]
+    try:
+        tables = [count(private.take(rows)) for rows in parts]
+    except PateError:  # which may refuse so few records
+        tables = []
+    summed = bool(tables) and np.array_equal(sum(tables), whole)
+    rows, table = (few, tables[0]) if summed else (everybody, whole)
+    for change, other in _MOVES.items():
+        far = [shift(rows, table, name, other) for name in names[:_SAMPLED]]
+        if summed:
+            far.append(shift(everybody, whole, names[int(np.argmax(far))], other))
+        found[change] = max(far, default=0.0)
+    return found
+
+
+def _without(private: Part, whose: np.ndarray) -> Part:
+    return private.take(~whose)
 
 
 def _changed(private: Part, whose: np.ndarray) -> Part:
@@ -103,6 +135,9 @@ def _changed(private: Part, whose: np.ndarray) -> Part:
     if len(others):
         rows[mine] = np.resize(others, len(mine))
     return private.take(rows)._replace(ids=private.ids, users=private.users)
+
+
+_MOVES: dict[Change, Callable[[Part, np.ndarray], Part]] = {"joined": _without, "changed": _changed}
 
 
 def noise(subject: Subject) -> Iterator[Finding]:
@@ -140,7 +175,7 @@ def student_again(subject: Subject) -> Iterator[Finding]:
         yield compared(Student.load(run.student).parameters, again.parameters, "the student", what)
         return
     released = Students.load(run.release).by_label
-    if [*released] != [*again.by_label]:
+    if released.keys() != again.by_label.keys():
         yield failed(
             f"the release has students of {', '.join(released)}, and not of {', '.join(again.by_label)}"
         )

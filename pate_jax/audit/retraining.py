@@ -225,7 +225,7 @@ def _recounted(run: RunDirectory, crowd: Crowd) -> Iterator[Finding]:
 def _compared_again(subject: Subject, crowd: Crowd) -> Iterator[Finding]:
     """Whether the voters who are held out give the comparison of students again."""
     subject.needs("run", subject.run.comparison)
-    again = crowd_students.compared(crowd, crowd_students.every(crowd))
+    again = crowd_students.agreement(crowd, crowd_students.every(crowd))
     yield from _same(
         crowd_students.load_comparison(subject.run), again, crowd.judging, "the comparison of students"
     )

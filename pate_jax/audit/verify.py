@@ -16,7 +16,7 @@ tune          the same for a choice of settings, candidate by candidate
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,7 +49,7 @@ from pate_jax.runs.release import check
 from pate_jax.runs.release.findings import Examination, Finding, examine, failed, made, unchecked
 from pate_jax.runs.tune import candidates
 from pate_jax.system import storage
-from pate_jax.system.tasks import HERE, Engine
+from pate_jax.system.tasks import HERE, Engine, opened_once
 
 Checks = dict[str, tuple[Callable[[Subject], Iterable[Finding]], ...]]
 
@@ -131,7 +131,7 @@ def one_deep(one: Deep) -> tuple[Finding, ...]:
     return tuple(made(*(partial(check, subject) for check in checks_of(subject).deep[one.name])))
 
 
-@lru_cache(maxsize=1)
+@opened_once
 def _opened(root: Path, retrained: int) -> Subject:
     return Subject(RunDirectory(root), retrained)
 

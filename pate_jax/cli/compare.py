@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import OmitArgPrefixes, arg
 
+from pate_jax.errors import PateError
 from pate_jax.runs.baselines.training import BaselineConfig
 from pate_jax.runs.settings import CUSTOMARY_EPSILON, STROKES, DataChoice
 from pate_jax.sweep import SweepConfig, page
@@ -53,17 +54,20 @@ def compare(
     """
     from pate_jax.data import encoders, relation
     from pate_jax.runs import measured
-    from pate_jax.runs.inputs import open_classes
-    from pate_jax.sweep.compare import comparison, named
+    from pate_jax.runs.inputs import open_classes, open_data
+    from pate_jax.sweep.compare import comparison, contenders
     from pate_jax.system import tasks
 
     encoders.frozen(data.encoder)
     folder = (out or Path("compare") / ("own" if data.private else data.dataset)).expanduser()
-    dataset = open_classes(data.drawn(STROKES), "pate compare", folder / "encoded")
-    contenders = named(methods)
+    opened, keep, number = data.drawn(STROKES), folder / "encoded", data.target is not None
+    dataset = open_data(opened, keep) if number else open_classes(opened, "pate compare", keep)
+    if number and data.by_group is not None:
+        raise PateError(f"--by-group {data.by_group} is for classes, and --target is a number: leave it out")
+    chosen = contenders.of_numbers(methods) if number else contenders.named(methods)
     relation.check_users_count(dataset, "record")
     metric = measured.metric(data, dataset)
-    begun = comparison.begun(dataset, contenders, epsilon, delta, judged_on, metric, data.by_group)
+    begun = comparison.begun(dataset, chosen, epsilon, delta, judged_on, metric, data.by_group)
     with tasks.engine(where, private=begun.judged_on == "private") as engine:
         found = begun.measured(folder, draws, 60 * minutes, engine, data.drawn(STROKES))
     if json:

@@ -8,6 +8,11 @@ regression), which tells half of the label, and any shares of classes are as lik
 
     c_d^2 = q (1 - q) / 2 * v_d / sum of all v.
 
+But no direction tells more than labels have in one of theirs. Of a direction x of variance 1 and the marks y
+of all classes, c^2 is |cov(y, x)|^2 / classes. That is at most the largest eigenvalue, q, of cov(y), which is
+q (I - 11' / classes), over the number of classes: q^2. Where many classes make the first directions exceed
+that, they tell q^2 each, and the others more, so that all together tell half, if they can.
+
 A vector's square is split between directions as their weighed variances are, a_d. Summed over n voters, the
 direction says n sqrt(a_d) c_d, among noise of variance N_d = s^2 + n a_d q (1 - q) / 2 (the noise that is
 added, and that of records being drawn). Its best estimate then misses c_d^2 N_d / (n^2 a_d c_d^2 + N_d) of
@@ -61,7 +66,7 @@ def best(
 
     >>> falling = np.arange(1, 101) ** -1.5
     >>> [best(falling, falling**0.5, voters=9000, classes=10, noise=s) for s in (5, 50, 500)]
-    [92, 15, 2]
+    [100, 17, 3]
     """
     tried = np.unique(np.geomspace(1, len(variances), _TRIED).astype(int)).tolist()
     told = expected_part(variances, classes)
@@ -97,9 +102,19 @@ def expected_part(
 
     >>> expected_part(np.array([3.0, 1.0]), 2).tolist()
     [0.09375, 0.03125]
+    >>> (expected_part(np.array([60.0, 20.0, 10.0, 10.0]), 8) * 64).round(2).tolist()
+    [1.0, 1.0, 0.75, 0.75]
     """
     falling = variances**SLOPE
-    return LINEAR * label_variance(classes) * falling / falling.sum()
+    left, most = LINEAR * label_variance(classes), classes**-2
+    told = left * falling / falling.sum()
+    full = told > most
+    while full.any() and not full.all() and (told > most).any():
+        told[full] = most
+        rest = max(left - most * full.sum(), 0.0)
+        told[~full] = rest * falling[~full] / falling[~full].sum()
+        full |= told > most
+    return np.minimum(told, most)
 
 
 def label_variance(classes: int) -> float:

@@ -177,6 +177,8 @@ class Dataset:
     target: Target | None = None  # where labels are steps of a number's range, and classes its two ends
     # Of several labels, each with its two classes: a record's label is a number with a bit for each.
     several: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    # Hashes of what private inputs do not hold as it was: a register knows people again by them.
+    unread: tuple[np.ndarray, ...] = ()
     scan: Any = None  # a `Scanned`, where private ones lie in several files; `private` knows shapes alone
     show_public: bool = True  # whether public rows may go into a release; an owner's own only if she says so
 
@@ -198,7 +200,7 @@ class Dataset:
         kept: dict[str, Any] = {
             name: None if part is None else _HIDDEN for name, part in self.private._asdict().items()
         }
-        return replace(self, private=Part(**kept), private_notes={}, scan=None)
+        return replace(self, private=Part(**kept), private_notes={}, scan=None, unread=())
 
     @cached_property
     def private_digests(self) -> tuple[str, ...]:

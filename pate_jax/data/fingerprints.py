@@ -1,7 +1,8 @@
 """Salted digests of owners' ids: they show whether two owners hold the same record, and name nobody.
 
 All owners share a salt, which whoever compares the digests must not have: with it, ids that can be guessed
-(numbers of insurance, dates of birth) could be tried one after the other.
+(numbers of insurance, dates of birth) could be tried one after the other. Below are the hashes of values of
+any kind that a register compares, under a key of its own.
 """
 
 from __future__ import annotations
@@ -9,18 +10,22 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import UInt64
+from numpy.typing import NDArray
 
+from pate_jax.data.targets import number
 from pate_jax.errors import PateError
 from pate_jax.system import storage
 
+Hashes = NDArray[np.uint64]  # without a key, of values: they must not leave this process
 KIND = "fingerprints"
+RARE = 0.05  # of the rows may repeat a value that another row has, where values tell rows apart
 _WORDS = 4  # 256 bits
 _IS_SALT = re.compile("[0-9a-f]{64}").fullmatch
 _IDS, _SALT = b"pate ids", b"pate salt"  # the two uses of the salt
@@ -107,3 +112,68 @@ def load(path: Path) -> Fingerprints:
     if len({*map(bytes, digests)}) != len(digests):
         raise PateError(f"{path} holds a digest twice: write it again by `pate party ids`")
     return Fingerprints(digests, *texts)
+
+
+def of_numbers(column: NDArray[np.float32]) -> Hashes:
+    """A hash of each number, by a mixing of its bits (splitmix64)."""
+    bits = (column.astype(np.float32) + np.float32(0)).view(np.uint32).astype(np.uint64)
+    with np.errstate(over="ignore"):
+        mixed = (bits + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+        return np.asarray(mixed ^ (mixed >> np.uint64(31)), np.uint64)
+
+
+def of_values(texts: np.ndarray) -> Hashes:
+    """A hash of each text by its value: that of its number where it is one."""
+    found = of_texts(texts)
+    with np.errstate(over="ignore"):
+        numbers = np.array([number(text) for text in texts.tolist()]).astype(np.float32)
+    found[~np.isnan(numbers)] = of_numbers(numbers[~np.isnan(numbers)])
+    return found
+
+
+def of_texts(texts: np.ndarray) -> Hashes:
+    """A hash of each text."""
+    return hashed(text.encode(errors="surrogatepass") for text in texts.tolist())
+
+
+def hashed(contents: Iterable[bytes]) -> Hashes:
+    """A hash of each of some bytes."""
+    joined = b"".join(hashlib.blake2b(one, digest_size=8).digest() for one in contents)
+    return np.frombuffer(joined, "<u8").astype(np.uint64)
+
+
+def count(numbers: np.ndarray) -> bool:
+    """Whether a column has whole numbers so close together that those of other people are the same ones.
+
+    >>> count(np.arange(100.0)), count(np.arange(100.0) + 0.5), count(np.arange(3.0) * 1e6)
+    (True, False, False)
+    """
+    room = float(numbers.max() - numbers.min()) + 1
+    return len(numbers) > RARE * room and bool((numbers == np.floor(numbers)).all())
+
+
+def of_columns(table: Mapping[str, Sequence[str]], but: Collection[str] = ()) -> tuple[Hashes, ...]:
+    """Hashes of the values of a table's columns, without some, and without those that only count.
+
+    >>> table = {"note": ["it hurts", "no pain"], "age": ["30", "31"], "x": ["0.25", "0.5"]}
+    >>> len(of_columns(table, but=["x"]))
+    1
+    """
+    found = []
+    for name, values in table.items():
+        if name in but or not len(values):
+            continue
+        numbers = np.array([number(value) for value in values])
+        if np.isnan(numbers).all():
+            found.append(hashed(value.encode(errors="surrogatepass") for value in values))
+        elif not count(numbers[~np.isnan(numbers)]):
+            found.append(of_values(np.array(values, np.str_)))
+    return tuple(found)
+
+
+def of_rows(inputs: np.ndarray) -> Hashes:
+    """A hash of each row as float32, whatever the type that it is stored in."""
+    flat = inputs.reshape(len(inputs), -1)
+    return hashed((np.asarray(row, np.float32) + np.float32(0)).tobytes() for row in flat)

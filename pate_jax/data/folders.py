@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
-from pate_jax.data import encoders, relation
+from pate_jax.data import columns, encoders, fingerprints, relation
+from pate_jax.data.dataset import Dataset
 from pate_jax.data.encoders import Known, OfPhotos, encoder, graphs
 from pate_jax.data.encoders.encoder import Shape
 from pate_jax.data.raw import Raw
@@ -56,7 +58,10 @@ def _named(folder: Path, paths: Sequence[Path], inputs: np.ndarray) -> Raw:
     names = [path.relative_to(folder).as_posix() for path in paths]
     inside = paths[0].parent != folder
     labels = np.array([path.parent.name for path in paths], np.str_) if inside else None
-    return Raw(inputs, labels, np.array(names, np.str_), None, numbered=count_up(names))
+    unread = (
+        fingerprints.hashed(path.read_bytes() for path in paths),
+    )  # whatever shape or encoder sees them
+    return Raw(inputs, labels, np.array(names, np.str_), None, numbered=count_up(names), unread=unread)
 
 
 def encoded(folder: Path, reader: OfPhotos, keep: Path | None = None) -> Raw:
@@ -93,6 +98,22 @@ def as_seen(inputs: np.ndarray, seen: Iterable[Known], place: str) -> np.ndarray
     if known is None or not encoders.of_photos(known.name) or inputs.ndim not in (3, 4):
         return inputs
     return vectors(inputs, cast(OfPhotos, encoders.same(known)), place)
+
+
+def of_set(dataset: Dataset, name: str, side: int | None = None, keep: Path | None = None) -> Dataset:
+    """A data set of pictures as a frozen encoder of photos sees them, each by itself."""
+    if dataset.kind != "image":
+        raise PateError(f"--encoder {name} reads photos, and {dataset.name} has none: leave it out")
+    reader = encoders.photos(name, side)
+    named = {"private": dataset.private, "public": dataset.public, "test": dataset.test}
+    parts: dict[str, Any] = {
+        part: None if one is None else one._replace(inputs=vectors(one.inputs, reader, part, keep))
+        for part, one in named.items()
+    }
+    plan = (columns.Column("photo", encoder=reader.known),)
+    scaled = columns.preprocessing(parts["public"].inputs, plan)
+    unread = (fingerprints.of_rows(dataset.private.inputs),)
+    return replace(dataset, kind="table", **parts, preprocessing=scaled, columns=plan, unread=unread)
 
 
 def shape_of(folder: Path, side: int | None = None) -> Shape:

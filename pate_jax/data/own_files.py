@@ -17,6 +17,7 @@ import numpy as np
 from pate_jax.data import (
     columns,
     encoders,
+    fingerprints,
     folders,
     kinds,
     labels,
@@ -246,7 +247,8 @@ def _read(
 def _seen(raw: Raw, reader: encoders.OfPhotos, keep: Path | None) -> Raw:
     """The photos of an array as an encoder sees them."""
     seen = folders.vectors(np.asarray(raw.inputs), reader, "inputs", keep)
-    return raw._replace(inputs=seen, encoder=reader.known)
+    unread = (fingerprints.of_rows(np.asarray(raw.inputs)),)
+    return raw._replace(inputs=seen, encoder=reader.known, unread=unread)
 
 
 def declared(value: Declared, without: Sequence[str] = ()) -> dict[str, Sequence]:
@@ -276,6 +278,9 @@ def _assemble(
         parts[name] = Part(
             inputs[name], given, rows if file.ids is None else file.ids, file.users, file.features
         )
+    own, unread = raw["private"].inputs, raw["private"].unread
+    if isinstance(own, tables.Table):  # whose texts are there as their encoder sees them, or not at all
+        unread += fingerprints.of_columns(own, but={one.name for one in plan if one.encoder is None})
     trial = any(file.trial for file in raw.values())
     warn(trial_mark.SENTENCE if trial else None)
     return Dataset(
@@ -294,6 +299,7 @@ def _assemble(
         ids_are="rows" if raw["private"].ids is None or raw["private"].numbered else "given",
         trial=trial,
         target=said.target,
+        unread=unread,
         show_public=False,  # unless the owner says so
     )
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pate_jax.data import ids, labels, tables, targets, trial_mark
+from pate_jax.data import fingerprints, ids, labels, tables, targets, trial_mark
 from pate_jax.data.encoders import Known
 from pate_jax.data.tables import Table
 from pate_jax.errors import PateError
@@ -29,6 +29,7 @@ class Raw(NamedTuple):
     numbered: bool = False  # whether the ids are only numbers of rows, or of files
     encoder: Known | None = None  # that made the inputs of photos
     trial: bool = False  # whether the file is marked as a part of a trial
+    unread: tuple[np.ndarray, ...] = ()  # hashes of a private part's columns that nothing is learned from
 
     def without_records(self) -> Raw:
         """A part of the same columns in which nobody is."""
@@ -145,7 +146,11 @@ def without(parts: Mapping[str, Raw], names: tuple[str, ...]) -> dict[str, Raw]:
     for part, table in kept.items():
         if not table:
             raise PateError(f"--leave-out {','.join(names)} leaves no column of the {part} table: name fewer")
-    return {part: raw._replace(inputs=kept.get(part, raw.inputs)) for part, raw in parts.items()}
+    cut = {part: raw._replace(inputs=kept.get(part, raw.inputs)) for part, raw in parts.items()}
+    if "private" in kept:
+        unread = fingerprints.of_columns(found["private"], but=kept["private"])
+        cut["private"] = cut["private"]._replace(unread=unread)
+    return cut
 
 
 def columns_of(parts: Mapping[str, Table]) -> list[str]:

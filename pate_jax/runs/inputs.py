@@ -16,7 +16,7 @@ from pate_jax import data, models
 from pate_jax.accounting.exact import counts
 from pate_jax.accounting.inputs import CUSTOMARY_DELTA
 from pate_jax.crowd.plan import space_kind
-from pate_jax.data import encoders, forms, partition, relation, shuffle, texts
+from pate_jax.data import encoders, folders, forms, partition, relation, shuffle, texts
 from pate_jax.data import labels as of_labels
 from pate_jax.data.survey import Surveyed
 from pate_jax.ensemble import TeacherConfig
@@ -187,6 +187,11 @@ def open_data(choice: DataChoice, keep: Path | None = None, engine: Engine = HER
     if len(labels) > 1:
         each = [open_data(of_label(choice, labels, label), keep, engine) for label in labels]
         return of_labels.joined(labels, each)
+    if choice.most_labels is not None:
+        raise PateError(
+            f"--most-labels {choice.most_labels} is of teachers of several labels: name these in "
+            "--label-column, or leave it out"
+        )
     found = _opened(choice, keep, engine)
     measured.check(found, choice.positive, choice.by_group)
     return found
@@ -199,7 +204,7 @@ def of_label(choice: DataChoice, labels: Sequence[str], label: str) -> DataChoic
     'site,died'
     """
     others = [*texts.named(choice.leave_out, "leave_out"), *(one for one in labels if one != label)]
-    return replace(choice, label_column=label, leave_out=",".join(others))
+    return replace(choice, label_column=label, leave_out=",".join(others), most_labels=None)
 
 
 def open_classes(choice: DataChoice, command: str, keep: Path | None = None) -> data.Dataset:
@@ -208,7 +213,7 @@ def open_classes(choice: DataChoice, command: str, keep: Path | None = None) -> 
     if choice.target is not None:
         raise PateError(
             f"--target {choice.target} is a number, and `{command}` knows classes alone: `pate run` learns "
-            "it, by sums of records or by --teachers, and its page has R2 and the error beside what is free"
+            "it, by sums of records or by --teachers, and `pate compare` shows both beside what is free"
         )
     return open_data(choice, keep)
 
@@ -237,12 +242,12 @@ and `pate compare` looks at one: name one, and the others in --leave-out; of eps
 def _opened(choice: DataChoice, keep: Path | None, engine: Engine) -> data.Dataset:
     if choice.private is None or choice.public is None:
         reader = encoders.split(choice.encoder).frozen
-        if choice.text_column or reader:
+        if choice.text_column or (reader and not encoders.reads_photos(reader)):
             flag = f"text-column {choice.text_column}" if choice.text_column else f"encoder {reader}"
             raise PateError(f"--{flag} is for tables of your own: give --private and --public")
         if isinstance(choice.classes, str):
             raise PateError(f"--classes {choice.classes} names the classes of your own files: give --private")
-        return data.load(
+        found = data.load(
             choice.dataset,
             data_dir=choice.data_dir,
             manual_dir=choice.manual_dir,
@@ -251,6 +256,7 @@ def _opened(choice: DataChoice, keep: Path | None, engine: Engine) -> data.Datas
             ids_are_stable=choice.ids_are_stable,
             equal_rows_are_coincidences=choice.equal_rows_are_coincidences,
         )
+        return folders.of_set(found, reader, choice.image_size, keep) if reader else found
     return data.from_files(
         choice.private,
         choice.public,

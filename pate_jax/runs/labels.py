@@ -276,7 +276,7 @@ def tell(run: RunDirectory) -> dict[str, Any]:
     statement = accounting.Statement.from_dict(whole)
     own = {label: str(one.report) for label, one in several.runs(run).items()}
     storage.write_bytes(run.report, labels_page.private_page(found, statement, own).encode())
-    return results.tell(run, {**found, "statement": whole}, labels_page.public_page)
+    return results.tell(run, {**found, "statement": whole})
 
 
 def summary(run: RunDirectory) -> dict[str, Any]:

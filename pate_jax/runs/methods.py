@@ -330,10 +330,13 @@ def known() -> tuple[str, ...]:
     return tuple(_places())
 
 
-def trial(name: str, dataset: Dataset, promise: Promise) -> tuple[Student, float | None]:
+def trial(
+    name: str, dataset: Dataset, promise: Promise, teachers: int | None = None
+) -> tuple[Student, float | None]:
     """The student of a run whose folder is removed, and the figure that it could publish."""
     nowhere = Path(registration.NONE)
     with tempfile.TemporaryDirectory(prefix="pate-") as folder:
-        found = run(name, DataChoice(), promise, Path(folder), register=nowhere, dataset=dataset)
+        out = Path(folder)
+        found = run(name, DataChoice(), promise, out, register=nowhere, dataset=dataset, teachers=teachers)
         statement = accounting.Statement.from_dict(found["statement"])
         return Student.load(RunDirectory(folder).student), statement.headline.epsilon

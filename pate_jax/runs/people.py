@@ -16,27 +16,24 @@ import base64
 import hashlib
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pate_jax.data import relation
+from pate_jax.data import fingerprints, relation
 from pate_jax.data.columns import Column
 from pate_jax.data.dataset import Dataset
+from pate_jax.data.fingerprints import RARE, Hashes, hashed, of_numbers, of_rows, of_texts, of_values
 from pate_jax.data.survey import Surveyed
-from pate_jax.data.targets import number
 from pate_jax.errors import PateError
 
 KEPT = 4096  # digests of each way
 NAMES = ("ids", "users")  # by which one shared digest, under either word, is one shared person
 _COLUMNS, _WIDE = 32, 128  # whose values are kept at most; wider arrays are compared as images are
-_RARE = 0.05  # of the rows may repeat a value that another row has, where values tell rows apart
 _FIRST = 1000  # rows that are looked at before all others
 _ALIKE, _KINDS = 0.25, 30  # of chi-square for each kind of row, and the fewest kinds that it is asked of
-
-Hashes = NDArray[np.uint64]
 
 
 class Sample(NamedTuple):
@@ -85,7 +82,7 @@ def of(dataset: Dataset, key: bytes) -> People:
     if dataset.scan is not None:
         return _of_scan(dataset.scan, dataset.columns, key)
     ids = None if relation.are_rows(dataset) else part.ids
-    return made(part.inputs, dataset.columns, ids, part.users, key=key)
+    return made(part.inputs, dataset.columns, ids, part.users, key=key, unread=dataset.unread)
 
 
 def made(
@@ -95,8 +92,11 @@ def made(
     users: np.ndarray | None = None,
     *,
     key: bytes,
+    unread: Sequence[Hashes] = (),
 ) -> People:
     """The people of these records; the ids are None where they are row numbers.
+
+    `unread` are hashes of columns that inputs do not hold, or hold as an encoder sees them.
 
     >>> table, key = np.random.default_rng(0).normal(size=(40, 3)), bytes(32)
     >>> mine, more = made(table, key=key), made(np.vstack([table[::-1], np.ones(3)])[:, 1:], key=key)
@@ -106,11 +106,12 @@ def made(
     names = {way: _of_names(texts) for way, texts in (("ids", ids), ("users", users)) if texts is not None}
     values = [] if inputs.ndim > 2 else _values(np.asarray(inputs, np.float32), columns)
     as_a_whole = not values or (not columns and len(values) > _WIDE)
-    rows: Hashes = _of_rows(inputs) if as_a_whole else np.stack(values).sum(axis=0, dtype=np.uint64)
+    rows: Hashes = of_rows(inputs) if as_a_whole else np.stack(values).sum(axis=0, dtype=np.uint64)
     ways = {**names, "contents": rows}
-    named = [_of_values(texts) for texts in (ids, users) if texts is not None]
+    named = [of_values(texts) for texts in (ids, users) if texts is not None]
     told = [one for one, counts in zip(values, _counters(inputs, columns), strict=False) if not counts]
-    first = sorted([*named, *told], key=np.min)
+    pictures = [rows] if inputs.ndim > 2 else []  # which another run may see by an encoder
+    first = sorted([*named, *told, *pictures, *unread], key=np.min)
     rare = list(itertools.islice(filter(_tells_apart, first), _COLUMNS))
     if rare:
         ways["values"] = np.stack(rare, axis=1)
@@ -150,7 +151,7 @@ class _Lowest:
 
     def tells_apart(self) -> bool:
         """Whether hardly two rows have the same value, as far as the kept ones show it."""
-        return self.seen - len(self.hashes) / self.share <= _RARE * self.seen
+        return self.seen - len(self.hashes) / self.share <= RARE * self.seen
 
 
 class _Stream:
@@ -172,8 +173,8 @@ class _Stream:
     @property
     def tells(self) -> bool:
         """Whether a shared value is a shared person, as far as the kept ones show it."""
-        counts = self.whole and self.lowest.seen > _RARE * (self.most - self.least + 1)
-        apart = _repeated(self.first) <= _RARE * len(self.first)
+        counts = self.whole and self.lowest.seen > RARE * (self.most - self.least + 1)
+        apart = _repeated(self.first) <= RARE * len(self.first)
         return apart and not counts and self.lowest.tells_apart()
 
 
@@ -189,7 +190,7 @@ def _of_scan(scan: Surveyed, columns: Sequence[Column], key: bytes) -> People:
         for role, lowest in names.items():
             texts = batch.ids if role == "ids" else batch.users.each
             lowest.add(_of_names(texts))
-            seen.append((_of_values(texts), np.array([math.nan])))  # they are no counters
+            seen.append((of_values(texts), np.array([math.nan])))  # they are no counters
         for place, (hashes, numbers) in enumerate(seen):
             values.setdefault(place, _Stream()).add(hashes, numbers)
     told = sorted((one for one in values.values() if one.tells), key=lambda one: int(one.lowest.hashes[0]))
@@ -256,69 +257,40 @@ def _keyed(kept: Hashes, counts: NDArray[np.int64], share: float, repeats: int, 
     return Sample(digests[order], often[order], share, repeats)
 
 
-def _of_rows(inputs: np.ndarray) -> Hashes:
-    """A hash of each row as float32, whatever the type that it is stored in."""
-    flat = inputs.reshape(len(inputs), -1)
-    return _hashed((np.asarray(row, np.float32) + np.float32(0)).tobytes() for row in flat)
-
-
 def _counters(inputs: np.ndarray, columns: Sequence[Column]) -> list[bool]:
     """Which columns hold whole numbers so close together that those of other people are the same ones."""
     if inputs.ndim > 2:
         return []
     widths = [column.width for column in columns] or [1] * inputs.shape[1]
-    found = []
-    for place in np.cumsum([0, *widths[:-1]]).tolist():
-        column = np.asarray(inputs[:, place], np.float64)
-        room = float(column.max() - column.min()) + 1
-        found.append(len(column) > _RARE * room and bool((column == np.floor(column)).all()))
-    return found
+    places = np.cumsum([0, *widths[:-1]]).tolist()
+    return [fingerprints.count(np.asarray(inputs[:, place], np.float64)) for place in places]
 
 
 def _values(numbers: NDArray[np.float32], columns: Sequence[Column]) -> list[Hashes]:
     """A hash of each value [column][row]: of a number, or of the category that one-hot features show."""
     if not columns:
-        return [_of_numbers(column) for column in numbers.T]
+        return [of_numbers(column) for column in numbers.T]
     found, place = [], 0
     for column in columns:
         features = numbers[:, place : place + column.width]
         if column.encoder is not None:  # of equal texts the whole vectors are equal
-            found.append(_hashed(row.tobytes() for row in features + np.float32(0)))
+            found.append(hashed(row.tobytes() for row in features + np.float32(0)))
         else:
             numeric = column.categories is None
-            found.append(_of_numbers(features[:, 0]) if numeric else _known(features, column))
+            found.append(of_numbers(features[:, 0]) if numeric else _known(features, column))
         place += column.width
     return found
 
 
 def _known(features: NDArray[np.float32], column: Column) -> Hashes:
     """A hash of the category of each row; those outside the known ones are alike."""
-    hashes = np.append(_of_values(np.array(column.categories, np.str_)), np.uint64(0))
+    hashes = np.append(of_values(np.array(column.categories, np.str_)), np.uint64(0))
     known: Hashes = hashes[np.where(features.any(1), features.argmax(1), len(hashes) - 1)]
     return known
 
 
-def _of_numbers(column: NDArray[np.float32]) -> Hashes:
-    """A hash of each number, by a mixing of its bits (splitmix64)."""
-    bits = (column.astype(np.float32) + np.float32(0)).view(np.uint32).astype(np.uint64)
-    with np.errstate(over="ignore"):
-        mixed = (bits + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-            mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-        return np.asarray(mixed ^ (mixed >> np.uint64(31)), np.uint64)
-
-
-def _of_values(texts: np.ndarray) -> Hashes:
-    """A hash of each text by its value: that of its number where it is one."""
-    found = _of_texts(texts)
-    with np.errstate(over="ignore"):
-        numbers = np.array([number(text) for text in texts.tolist()]).astype(np.float32)
-    found[~np.isnan(numbers)] = _of_numbers(numbers[~np.isnan(numbers)])
-    return found
-
-
 def _of_names(names: np.ndarray) -> Hashes:
-    return _of_texts(np.array([_spelled(name) for name in names.tolist()], np.str_))
+    return of_texts(np.array([_spelled(name) for name in names.tolist()], np.str_))
 
 
 def _spelled(name: str) -> str:
@@ -332,18 +304,9 @@ def _spelled(name: str) -> str:
     return number.lstrip("0") or "0" if number.isdecimal() else plain
 
 
-def _of_texts(texts: np.ndarray) -> Hashes:
-    return _hashed(text.encode(errors="surrogatepass") for text in texts.tolist())
-
-
-def _hashed(contents: Iterable[bytes]) -> Hashes:
-    joined = b"".join(hashlib.blake2b(one, digest_size=8).digest() for one in contents)
-    return np.frombuffer(joined, "<u8").astype(np.uint64)
-
-
 def _tells_apart(hashes: Hashes) -> bool:
     """Whether hardly two rows have the same value."""
-    return all(_repeated(part) <= _RARE * len(part) for part in (hashes[:_FIRST], hashes))
+    return all(_repeated(part) <= RARE * len(part) for part in (hashes[:_FIRST], hashes))
 
 
 def _repeated(hashes: Hashes) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,8 @@ from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release import check, write
 from pate_jax.runs.release import labels as of_labels
 from pate_jax.runs.report import labels_page, run_pages, sheet
-from pate_jax.student import Student, Students, several
+from pate_jax.runs.settings import to_settings
+from pate_jax.student import Student, StudentConfig, Students, several
 from pate_jax.system import storage
 
 SHEET = "sheet"  # the kind of the file of the contact sheet
@@ -110,6 +111,15 @@ def keep(
     return results
 
 
+def finished(run: RunDirectory, config: StudentConfig, statement: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The results of a student that was trained so already, and released with this statement."""
+    if not run.results.exists():
+        return None
+    run.record.agree("student", to_settings(config))
+    path = run.student / "statement.json"
+    return kept(run) if path.exists() and storage.read_json(path, "statement") == statement else None
+
+
 def kept(run: RunDirectory, stage: str = "student") -> dict[str, Any]:
     """What a run has found, as the student's stage left it."""
     return storage.read_json(run.existing(run.results, stage), "results")
@@ -125,17 +135,11 @@ def attacked(run: RunDirectory) -> dict[str, Any] | None:
     return storage.read_json(run.attacks, ATTACKS) if run.attacks.exists() else None
 
 
-def tell(
-    run: RunDirectory,
-    told: dict[str, Any],
-    public_page: Callable[
-        [Mapping[str, Any], Statement, Mapping[str, Any] | None], str
-    ] = run_pages.public_page,
-) -> dict[str, Any]:
+def tell(run: RunDirectory, told: dict[str, Any]) -> dict[str, Any]:
     """Write the page that may be published, beside the owner's; `told` is what that returned."""
     statement = Statement.from_dict(told["statement"])
-    public_page = labels_page.public_page if "labels" in told else public_page
-    page = public_page(kept(run), statement, sheet.released(contact_sheet(run)))
+    pages = labels_page if "labels" in told else run_pages
+    page = pages.public_page(kept(run), statement, sheet.released(contact_sheet(run)))
     storage.write_bytes(run.public_report, page.encode())
     check.check(run.release)
     return told

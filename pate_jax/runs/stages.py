@@ -250,11 +250,9 @@ def teach(
     `show_public` says that inputs of the file `public` may go into the release.
     """
     statement = storage.read_json(run.existing(run.public_statement, "account"), "statement")
-    if run.results.exists():
-        run.record.agree("student", to_settings(config))
-        before = results.kept(run)
-        if before.get("batches", 1) == run.batches and _told(run, statement):
-            return before
+    before = results.finished(run, config, statement)
+    if before is not None and before.get("batches", 1) == run.batches:
+        return before
     answers, votes = load_answers(run), load_asked(run)
     dataset, asked = _public(run, inputs, votes, public, test, show_public)
     publication.record_trial(run, dataset.trial)
@@ -293,12 +291,6 @@ def _selection(run: RunDirectory) -> str | None:
     """How the first inputs were chosen; None of votes made elsewhere."""
     settings = run.record.read()
     return settings.vote(1).selection if "vote" in settings else None
-
-
-def _told(run: RunDirectory, statement: dict[str, Any]) -> bool:
-    """Whether the student that is there was released with this statement."""
-    path = run.student / "statement.json"
-    return path.exists() and storage.read_json(path, "statement") == statement
 
 
 def tell(run: RunDirectory) -> dict[str, Any]:

@@ -215,12 +215,12 @@ def _way_out(
     """What another kind of voters is expected to bring, where teachers bring nothing."""
     mu, voters = counts.mu_for(epsilon, delta), headcount.coarse(records)
     found = forecast.of_crowds(
-        forecast.candidates(), wide, labels, voters=voters, classes=dataset.classes, mu=mu, metric=metric
+        forecast.CROWDS, wide, labels, voters=voters, classes=dataset.classes, mu=mu, metric=metric
     )
     best = forecast.leader(found)
     if found[best].accuracy < found[best].majority + _AHEAD:
         return ""
-    return f"; or take --voters {best.voters}: {found[best].text()} is expected of them"
+    return f"; or take --voters {best}: {found[best].text()} is expected of them"
 
 
 def said(found: Mapping[str, Any]) -> list[str]:

@@ -14,7 +14,7 @@ from pate_jax.data import Dataset
 from pate_jax.errors import PateError
 from pate_jax.runs import teacher_rehearsal
 from pate_jax.runs.crowds import forecast
-from pate_jax.runs.crowds.forecast import Candidate
+from pate_jax.runs.crowds.forecast import Voters
 from pate_jax.system.tasks import HERE, Engine
 
 TEACHERS = "linear teachers"
@@ -23,12 +23,12 @@ TEACHERS = "linear teachers"
 class Rehearsed(NamedTuple):
     """What each kind of voters is expected to bring, and which is best."""
 
-    crowds: dict[Candidate, Expected]
+    crowds: dict[Voters, Expected]
     teachers: teacher_rehearsal.Teachers | None
     refused: str | None  # why no teachers were rehearsed
 
     @property
-    def crowd(self) -> Candidate:
+    def crowd(self) -> Voters:
         """The best crowd."""
         return forecast.best(self.crowds)
 
@@ -37,29 +37,29 @@ class Rehearsed(NamedTuple):
         """How teachers are asked, if a run that may choose takes them."""
         if self.teachers is None:
             return None
-        every = self.crowds | {Candidate("teachers"): self.teachers.expected}
-        return self.teachers.option if forecast.best(every).voters == "teachers" else None
+        every = {**self.crowds, "teachers": self.teachers.expected}
+        return self.teachers.option if forecast.best(every) == "teachers" else None
 
     @property
     def best(self) -> str:
         """The best voters of all, by name."""
-        return TEACHERS if self.of_teachers else self.crowd.name
+        return TEACHERS if self.of_teachers else self.crowd
 
     @property
     def expected(self) -> dict[str, Expected]:
         """What is expected of each, by name."""
-        crowds = {one.name: expected for one, expected in self.crowds.items()}
+        crowds = {str(one): expected for one, expected in self.crowds.items()}
         return crowds | ({} if self.teachers is None else {TEACHERS: self.teachers.expected})
 
     def flags(self, epsilon: float) -> str:
         """What makes a run of the best voters.
 
-        >>> Rehearsed({Candidate("sums"): Expected(0.8, 0.7, 0.9, 0.5, 900)}, None, None).flags(0.5)
+        >>> Rehearsed({"sums": Expected(0.8, 0.7, 0.9, 0.5, 900)}, None, None).flags(0.5)
         '--voters sums --epsilon 0.5'
         """
         if self.of_teachers is not None:
             return f"--voters teachers --epsilon {epsilon:g}"
-        return f"--voters {self.crowd.voters} --epsilon {epsilon:g}"
+        return f"--voters {self.crowd} --epsilon {epsilon:g}"
 
 
 def rehearsed(

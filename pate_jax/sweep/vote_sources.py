@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -27,6 +27,7 @@ from pate_jax.runs.settings import DataChoice, PartitionChoice, to_settings
 from pate_jax.student.settings import Selection
 from pate_jax.sweep import cells, students
 from pate_jax.system import locks, storage
+from pate_jax.system.tasks import opened_once
 from pate_jax.voting import Votes
 from pate_jax.voting.votes import votes_of
 
@@ -95,13 +96,13 @@ class Ensemble:
             return asked
 
 
-@lru_cache(maxsize=1)
+@opened_once
 def opened(choice: DataChoice) -> data.Dataset:
     """A data set, opened or drawn once for all ensembles."""
     return open_classes(choice, "pate sweep")
 
 
-@lru_cache(maxsize=1)
+@opened_once
 def _begun(ensemble: Ensemble) -> Inputs:
     """The inputs of an ensemble, opened once for all of its lists."""
     run, choice = RunDirectory(ensemble.home), ensemble.choice
@@ -194,12 +195,12 @@ class ListVotes:
         return _lesson_of(opened(self.ensemble.choice), votes)
 
 
-@lru_cache(maxsize=1)
+@opened_once
 def _read(path: Path, labels_are_teacher_labels: bool) -> Votes:
     return votes_of(path, labels_are_teacher_labels)
 
 
-@lru_cache(maxsize=1)
+@opened_once
 def lesson(source: Source) -> tuple[Votes, students.Lesson]:
     """The votes of a source and what students of them learn from, opened once for all students."""
     votes = source.votes()

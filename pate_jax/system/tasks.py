@@ -12,16 +12,17 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import secrets
 import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 from pate_jax.errors import PateError, PateWarning, at_least
 from pate_jax.system import devices, progress
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Opening = TypeVar("Opening", bound=Callable[..., Any])
 _SAME = ("jax", "numpy", "distributed")  # versions that a worker must share with whoever asks
 
 
@@ -98,7 +100,7 @@ class Workers:
     """The workers of a Dask scheduler, by its client."""
 
     def __init__(self, client: Client) -> None:
-        self._client = client
+        self._client, self._command = client, secrets.token_hex(8)
 
     @property
     def size(self) -> int:
@@ -110,7 +112,7 @@ class Workers:
         import dask.config
         from distributed import as_completed
 
-        wanted = [Task(function, item, versions(), os.getcwd()) for item in items]
+        wanted = [Task(function, item, versions(), os.getcwd(), self._command) for item in items]
         large = {"distributed.admin.large-graph-warning-threshold": "1TB"}  # items may hold public arrays
         with dask.config.set(large):
             futures = self._client.map(_done, wanted, pure=False)
@@ -140,6 +142,7 @@ class Task(NamedTuple):
     item: Any
     versions: dict[str, str]
     folder: str  # that relative paths begin at
+    command: str  # whose item it is
 
 
 class Done(NamedTuple):
@@ -149,6 +152,28 @@ class Done(NamedTuple):
     said: list[str]  # warnings
     error: Exception | None = None  # raised where the item was asked for: Dask would write it into a log
     host: str = ""
+
+
+_FORGET: list[Callable[[], None]] = []  # what functions opened for a command
+
+
+def opened_once(function: Opening) -> Opening:
+    """A function that opens files, and keeps the last that it opened for all items of one command.
+
+    From one command to the next files change, and a relative path may name another one; workers of a cluster
+    serve many commands.
+    """
+    kept = lru_cache(maxsize=1)(function)
+    _FORGET.append(kept.cache_clear)
+    return cast(Opening, kept)
+
+
+@lru_cache(maxsize=1)
+def _serve(command: str) -> None:
+    """Forget what was opened for another command."""
+    del command
+    for forget in _FORGET:
+        forget()
 
 
 @cache
@@ -200,6 +225,7 @@ def _tried(task: Task) -> Done:
     if other:
         raise PateError(f"the worker has {'; '.join(other)}: install the same versions everywhere")
     with _ALONE:
+        _serve(task.command)
         _enter(task.folder)
         devices.prepare()
         devices.keep_programs(())
@@ -267,6 +293,7 @@ def engine(where: Where, client: Client | None = None, *, private: bool = True) 
     ...     dict(here.each(abs, [-3, 4]))
     {0: 3, 1: 4}
     """
+    _serve(secrets.token_hex(8))
     if client is None and where.workers is None and where.cluster is None:
         yield HERE
         return

@@ -106,6 +106,27 @@ def test_the_best_number_of_directions_misses_least_when_tried():
     assert best / 2 <= chosen <= 2 * best and 1 < best < 40
 
 
+@pytest.mark.parametrize("classes", [2, 3, 10, 150])
+def test_no_direction_is_expected_to_tell_more_than_one_direction_of_labels(classes):
+    """Any direction of variance 1, the worst one among them, over classes that are equally frequent."""
+    random, most = np.random.default_rng(2), classes**-2
+    scores = random.normal(size=(200, classes))  # of an input, by its class: nothing else of it tells more
+    scores[0] = np.arange(classes) == 0
+    scores = scores - scores.mean(1, keepdims=True)
+    scores /= scores.std(1, keepdims=True)
+    told = (scores / classes) ** 2  # of each class: its covariance with the direction, squared
+    assert np.allclose(told.mean(1), most)  # so what is within a class can only lower it
+    for fall in (0.0, 0.7, 3.0):
+        variances = np.arange(1, 81) ** -fall
+        found, half = evidence.expected_part(variances, classes), evidence.label_variance(classes) / 2
+        assert found.max() <= most * (1 + 1e-12)
+        assert found.sum() == pytest.approx(min(half, 80 * most))
+        below = found < most * (1 - 1e-9)
+        assert np.allclose(found[below] / variances[below], (found[below] / variances[below])[:1])
+        if classes == 2:
+            assert np.allclose(found, half * variances / variances.sum())
+
+
 @pytest.mark.long
 def test_a_class_that_no_record_has_is_hardly_ever_named():
     people = crowd.voters(Part(RECORDS, (KIND % 3).astype(np.int32), NAMES), 4)

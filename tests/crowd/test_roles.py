@@ -84,7 +84,7 @@ def test_users_of_many_records_bring_what_is_expected_of_them():
     space = spaces.learn("identity", pool)
     public, users = space.coordinates(pool), np.unique(names, return_inverse=True)[1]
     settings = {"voters": voters, "classes": CLASSES, "mu": mu}
-    sums = [forecast.Candidate("sums")]
+    sums = ["sums"]
     found = [
         forecast.of_crowds(sums, Learned(space, public), [truth] * 6, **settings, users=some)[
             sums[0]

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import types
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -14,10 +15,11 @@ from test_graphs import without_pate_jax
 
 from pate_jax import Student
 from pate_jax.cli import main
-from pate_jax.data import encoders, folders, from_files
+from pate_jax.data import encoders, folders, from_files, load
 from pate_jax.data.encoders import encoder, lite
 from pate_jax.errors import PateError
-from pate_jax.runs import pipeline
+from pate_jax.runs import people, pipeline
+from pate_jax.runs.inputs import open_data
 from pate_jax.runs.release import check
 from pate_jax.runs.settings import DataChoice, RunConfig
 
@@ -165,6 +167,30 @@ def test_a_release_holds_the_net_of_photos_and_answers_about_photos_by_itself(ph
     command = [sys.executable, str(home / "predict.py"), str(photos["test"])]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2 and "use the one that was learned with" in done.stderr
+
+
+def test_pictures_of_a_named_set_are_seen_by_an_encoder_too(read, tmp_path, monkeypatch):
+    monkeypatch.setattr(lite, "load", lambda name, side=33: read)
+    monkeypatch.setattr(lite, "place", lambda name: Path("of_the_package.pth"))
+    encoders.named.cache_clear()
+    drawn = load("strokes", size=30, public_size=12, test_size=5)
+    seen = folders.of_set(drawn, "lite0")
+    assert seen.private.inputs.shape == (30, 1280) and seen.private.ids.tolist() == drawn.private.ids.tolist()
+    pixels = np.asarray(drawn.test.inputs)
+    alone = folders.as_seen(pixels[3:4], [seen.columns[0].encoder], "test")
+    assert alone.tobytes() == seen.test.inputs[3:4].tobytes()
+    without_names = [replace(one, ids_are="rows") for one in (drawn, seen)]
+    other = load("strokes", size=31, public_size=12, test_size=5)
+    other = replace(
+        other, private=other.private._replace(inputs=other.private.inputs[:, ::-1]), ids_are="rows"
+    )
+    one, same, another = (people.of(each, bytes(range(32))) for each in (*without_names, other))
+    assert people.same(one, same) and not people.same(another, same) and "ids" not in one
+    with pytest.raises(PateError, match="reads photos, and adult has none"):
+        folders.of_set(replace(drawn, kind="table", name="adult"), "lite0")
+    with pytest.raises(PateError, match="--encoder words is for tables of your own"):
+        open_data(DataChoice("strokes", encoder="words"))
+    encoders.named.cache_clear()
 
 
 def test_photos_in_arrays_are_seen_as_those_in_files(photos, tmp_path):

@@ -166,7 +166,7 @@ def test_a_changed_record_moves_the_table_or_the_comparison_and_never_both(tmp_p
     crowd = inputs.opened(run)
     held_out, every = crowd.held_out, students.every(crowd)
     assert 40 < held_out.sum() < 130 and crowd.judging == held_out.sum()
-    table, compared = release.counted(crowd), students.compared(crowd, every)
+    table, compared = release.counted(crowd), students.agreement(crowd, every)
     assert np.array_equal(compared, students.load_comparison(run))
     says = [spaces.labels(each, crowd.dataset.private.inputs) == crowd.everybody.labels for each in every]
     right = np.array([each[held_out].sum() for each in says])
@@ -179,7 +179,7 @@ def test_a_changed_record_moves_the_table_or_the_comparison_and_never_both(tmp_p
         )
         assert np.array_equal(changed.held_out, held_out)
         moved = int(((release.counted(changed) - table) ** 2).sum())
-        step = int(((students.compared(changed, every) - compared) ** 2).sum())
+        step = int(((students.agreement(changed, every) - compared) ** 2).sum())
         if name == "votes":
             assert 0 < moved <= crowd.plan.release.squared_shift("changed") and step == 0
         else:

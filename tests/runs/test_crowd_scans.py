@@ -297,11 +297,17 @@ def test_samples_of_a_stream_are_about_those_of_all_values(monkeypatch):
     assert not stream.tells_apart()
 
 
+TEACHERS = {
+    "linear": TeacherConfig(net="linear"),
+    "table": TeacherConfig(net="table", epochs=1, min_steps=3, batch_size=8, devices=1),
+}
+
+
 def teachers_of(out, private, public, by, net, engine=tasks.HERE):
     config = RunConfig(
         chosen(private, public, "who" if by == "user" else None),
         PartitionChoice(teachers=6, seed=4, by=by),
-        teacher=TeacherConfig(net=net, epochs=None if net == "linear" else 2),
+        teacher=TEACHERS[net],
         mechanism=GNMax(2.0),
         queries=20,
         student=Ridge(),

@@ -17,6 +17,7 @@ import pytest
 
 from pate_jax.accounting.exact import counts
 from pate_jax.aggregate import noise
+from pate_jax.audit import methods as audit_methods
 from pate_jax.audit import verify
 from pate_jax.audit.attacks import every, mechanism, risk
 from pate_jax.audit.attacks.attack import Flags
@@ -210,12 +211,22 @@ def test_records_are_given_to_the_count_alone(where, tmp_path, monkeypatch):
         methods.run("peeking", data(), PROMISE, tmp_path / "run", seed=1)
 
 
-def test_voters_who_move_a_table_further_than_is_charged_are_found(copy, monkeypatch):
-    real = methods._class("majority").count
-    monkeypatch.setattr(methods._class("majority"), "count", lambda *given: 2 * real(*given))
+@pytest.mark.parametrize("few", [200, 20])
+@pytest.mark.parametrize("most", [0, 70])
+def test_voters_who_move_a_table_further_than_is_charged_are_found(copy, few, most, monkeypatch):
+    """Among all records or a few of them, also where voters do so only beside more than `most` others."""
+    real, counted = methods._class("majority").count, []
+
+    def wrong(method, private, *given):
+        counted.append(len(private.labels))
+        return (1 + (len(private.labels) > most)) * real(method, private, *given)
+
+    monkeypatch.setattr(methods._class("majority"), "count", wrong)
+    monkeypatch.setattr(audit_methods, "_FEW", few)
     failed = " ".join(verify.of_run(copy).of("failed"))
     assert "a voter moves it by the square 4, and 1 is charged" in failed  # who is left out
     assert "a voter moves it by the square 8, and 2 is charged" in failed  # and who is another
+    assert (sum(each <= 20 for each in counted) > 40) == (few == 20 and most == 0)
 
 
 def test_an_installed_package_brings_a_method_to_all_commands(made, monkeypatch):

@@ -14,8 +14,7 @@ from pate_jax.data import Part, readable
 from pate_jax.data.archives import sources
 from pate_jax.data.columns import Column, encode
 from pate_jax.errors import PateError
-from pate_jax.runs import results, stages
-from pate_jax.runs.crowds import stages as crowd_stages
+from pate_jax.runs import kinds, results, stages
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.release import check, traces
 from pate_jax.runs.report import html, run_pages, sections, sheet, words
@@ -140,7 +139,7 @@ def test_a_released_page_shows_the_student_and_passes_every_check(kind):
 @pytest.mark.usefixtures("without_pictures")
 def test_the_pages_of_a_finished_run_are_written_again_byte_for_byte(kind, tmp_path):
     run = RunDirectory(shutil.copytree(RUNS[kind]().root, tmp_path / "run"))
-    pages, tell = (run.public_report, run.report), (crowd_stages if kind == "sums" else stages).tell
+    pages, tell = (run.public_report, run.report), kinds.of(run).tell
     public = run.public_report.read_bytes()
     tell(run)
     before = [page.read_bytes() for page in pages]

@@ -260,7 +260,7 @@ def refused(tmp_path, monkeypatch, expected):
         raise teacher_rehearsal.NoUse("no useful answers")
 
     monkeypatch.setattr(teacher_rehearsal, "rehearse", no_use)
-    monkeypatch.setattr(forecast, "of_crowds", lambda *_, **__: {forecast.Candidate("sums"): expected})
+    monkeypatch.setattr(forecast, "of_crowds", lambda *_, **__: {"sums": expected})
     with pytest.raises(PateError) as caught:
         planned(files(tmp_path / "a"), tmp_path / "run")
     return str(caught.value)

@@ -17,10 +17,13 @@ from pate_jax.crowd import steps, tables
 from pate_jax.crowd.metric import Metric
 from pate_jax.crowd.plan import Plan
 from pate_jax.data.dataset import AS_STORED, Dataset, Part
+from pate_jax.data.targets import GRID, Target
 from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import local as described
+from pate_jax.runs import methods
 from pate_jax.runs.inputs import teachers_net
+from pate_jax.runs.report import numbers
 from pate_jax.sweep.compare import (
     Contender,
     Draw,
@@ -28,6 +31,7 @@ from pate_jax.sweep.compare import (
     Needs,
     Outcome,
     comparison,
+    contenders,
     crowds,
     dpsgd,
     local_sums,
@@ -323,3 +327,39 @@ def test_a_comparison_says_beforehand_what_its_rivals_need(monkeypatch):
     for wanted in ([], ["DP-SGD linear"]):
         with pytest.raises(PateError, match=r"pip install 'pate-jax\[baselines\]', or name other methods"):
             named(wanted)
+
+
+def of_numbers(rows, seed):
+    random = np.random.default_rng(seed)
+    inputs = random.normal(size=(rows, 3)).astype(np.float32)
+    days = Target("days", 0, 15).steps(np.exp(1 + inputs[:, 0] - 0.5 * inputs[:, 1]))
+    names = np.array([f"{seed}-{row}" for row in rng_names(rows, seed)])
+    return Part(inputs, days.clip(0, GRID), names)
+
+
+def test_numbers_are_compared_by_what_their_students_predict(tmp_path):
+    parts = of_numbers(900, 1), of_numbers(150, 2), of_numbers(120, 3)
+    ends = (2, ("0", "15"), AS_STORED, True, "drawn numbers")
+    dataset = Dataset("drawn", "table", *parts, *ends, target=Target("days", 0, 15))
+    begun = comparison.begun(dataset, contenders.of_numbers(), 4.0, 1e-5, None)
+    found = begun.measured(tmp_path, 1, 600)
+    rows = {row["method"]: row for row in found.rows}
+    assert list(rows) == ["sums", "teachers", "public numbers alone", "no privacy"]
+    assert [row["spent"] for row in rows.values()][2:] == [0.0, None]
+    assert 3.99 < rows["sums"]["spent"] <= 4.0 and rows["teachers"]["settings"]["teachers"] == 15
+    (student, _), test = methods.trial("teachers of numbers", dataset, methods.Promise(4.0), 15), parts[2]
+    said, true = student(test.inputs)[:, 1] * 15, test.labels / GRID * 15
+    assert np.abs(said - true).mean() == pytest.approx(rows["teachers"]["measures"]["error"][0], rel=0.5)
+    best = rows["no privacy"]["measures"]
+    known = numbers.alone(dataset, test.inputs, np.asarray(parts[1].labels, float)) / GRID * 15
+    alone = rows["public numbers alone"]["measures"]
+    assert alone["error"][0] == pytest.approx(np.abs(known - true).mean(), rel=1e-6)
+    assert alone["r2"][0] == pytest.approx(
+        1 - ((known - true) ** 2).sum() / ((true - true.mean()) ** 2).sum()
+    )
+    assert best["r2"][0] > 0.5 and best["r2"][1] < best["r2"][0] < best["r2"][2]
+    shown = found.to_dict()
+    assert "(R2 0." in shown["recommendation"] or "a constant" in shown["recommendation"]
+    assert found.measured(tmp_path, 1, 600).rows == found.rows
+    with pytest.raises(PateError, match="predicts no number"):
+        contenders.of_numbers(["neighbours"])

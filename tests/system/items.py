@@ -6,6 +6,7 @@ import time
 import warnings
 
 from pate_jax.errors import PateError, PateWarning
+from pate_jax.system import tasks
 
 
 def doubled(number):
@@ -32,3 +33,12 @@ def squared_slowly(number):
 
 def surroundings(_):
     return os.getcwd(), os.environ["XLA_FLAGS"], os.environ["OMP_NUM_THREADS"]
+
+
+@tasks.opened_once
+def content(path):
+    return path.read_text()
+
+
+def read(path):
+    return content(path)

@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -31,8 +32,14 @@ def test_the_dockerfile_copies_what_is_there_from_a_fixed_base_and_ends_as_a_use
     )
     assert (ROOT / ".dockerignore").read_text().startswith("*\n")  # no run and no record gets into an image
     assert [words for name, words in lines if name == "USER"] == ["pate"] and lines[-1][0] == "CMD"
-    extras = re.search(r"^cluster = ", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
-    assert extras and ["ARG", "EXTRAS=cluster"] in lines
+    assert ["ARG", "EXTRAS=cluster"] in lines
+
+
+def test_the_extras_that_images_are_built_with_are_there():
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for path in ("Dockerfile", "docs/start/cluster.md"):
+        named = re.findall(r"EXTRAS=([\w,]+)", (ROOT / path).read_text())
+        assert named and {one for each in named for one in each.split(",")} <= {*known}
 
 
 @pytest.mark.long

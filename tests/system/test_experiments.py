@@ -1,43 +1,38 @@
-"""The experiments: every preset starts and ends with one JSON line; the papers' figures, digit for digit."""
+"""The experiments: every grid is one of runs; the papers' figures come out digit for digit."""
 
-import dataclasses
 import importlib
 import json
 import math
-import subprocess
-import sys
 from pathlib import Path
 
+import honest_runs
 import numpy as np
 import pytest
 
 from experiments import (
     compare,
     compare_figure,
-    launch,
     partition_figure,
     pipeline_figure,
-    presets,
     publishable,
     published_votes,
     sensitivity_2018,
     student_cases,
     students,
-    sweep,
     tutorial_svhn,
 )
 from pate_jax import accounting
 from pate_jax.accounting import smooth
+from pate_jax.cli.student import run_of
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentGNMax, LNMax
+from pate_jax.runs import config_file, pipeline
 from pate_jax.runs.thresholds import check_threshold
-from pate_jax.sweep import results
+from pate_jax.sweep import results, whole_runs
 
 ROOT = Path(__file__).parents[2]
 VOTES = ROOT / "../shared/data/votes"
 GOLDENS = ROOT / "../shared/data/goldens.json"
-# Adult's small run is MNIST's but for the numbers of its mechanism.
-DIFFERENT = [preset for preset in presets.ALL if preset is not presets.ADULT]
 shared = pytest.mark.skipif(not GOLDENS.exists(), reason="the published votes are not here")
 
 
@@ -45,102 +40,20 @@ def votes_of(queries=60, teachers=90, classes=4):
     return smooth.example_votes(queries, teachers, classes)
 
 
-@pytest.mark.parametrize("preset", presets.ALL, ids=lambda preset: preset.name)
-@pytest.mark.long
-def test_a_preset_is_what_its_script_starts(preset):
-    config, machines = launch._parse(preset, [])
-    assert config == preset.config and set(machines.values()) == {None}
-    check_threshold(config.mechanism, config.partition.number)
-    assert (ROOT / "experiments" / f"{preset.name}.py").is_file()
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        preset.config.queries = 1
-
-
-def test_a_flag_changes_one_setting():
-    config, machines = launch._parse(presets.MNIST, ["--queries", "7", "--topology", "cpu-8"])
-    assert config == dataclasses.replace(presets.MNIST.config, queries=7)
-    assert machines["name"] == "cpu-8"
-
-
-@pytest.mark.long
-def test_a_script_explains_itself():
-    command = [sys.executable, "-m", "experiments.mnist", "--help"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert "--teachers" in done.stdout and "2018 paper" in done.stdout
+def test_a_grid_is_of_runs_whose_settings_are_checked():
+    """The presets: `pate sweep --runs FILE` makes their runs, each in a folder of its own."""
+    found = {}
+    for path in sorted((ROOT / "experiments/grids").iterdir()):
+        configs = [run_of(words, str(path)) for words in config_file.grid(path)]
+        found[path.stem] = len(whole_runs.cells_of(configs, Path("out")))
+        for config in configs:
+            if config.mechanism is not None:
+                check_threshold(config.mechanism, config.partition.number)
+    assert found.pop("mnist_epsilons") == 48 and {*found.values()} == {1} and len(found) == 7
 
 
 def test_the_drawing_of_the_pipeline_is_what_its_script_makes():
     assert (ROOT / "docs/pipeline.svg").read_text() == pipeline_figure.drawing()
-
-
-@pytest.mark.parametrize("name", presets.SWEEPS)
-def test_a_sweep_is_what_its_preset_says_and_prints_one_line(name, monkeypatch, capsys):
-    told = []
-    found = {"cells": 9, "done_before": 0, "students": 3, "page": "p.html", "picture": "p.svg", "front": []}
-    monkeypatch.setattr(sweep, "sweep", lambda config: told.append(config) or found)
-    sweep.main([name, "--manual-dir", "there"])
-    preset = presets.SWEEPS[name].config
-    assert told == [dataclasses.replace(preset, manual_dir=Path("there"))]
-    assert preset.sources == (name,) and preset.nets == ("linear",) and len(preset.teachers) > 2
-    line = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert (line["experiment"], line["picture"], line["students"]) == (f"sweep {name}", "p.svg", 3)
-
-
-def test_an_unknown_sweep_is_refused_with_the_names(capsys):
-    with pytest.raises(SystemExit):
-        sweep.main(["cifar"])
-    assert "sweep 'cifar' is unknown; choose one of mnist, fashion_mnist" in capsys.readouterr().err
-
-
-def test_bad_input_ends_with_one_sentence(capsys):
-    with pytest.raises(SystemExit) as ended:
-        launch.main(presets.MNIST, arguments=["--topology", "no-such"])
-    assert ended.value.code == 2
-    assert "topology='no-such' is unknown" in capsys.readouterr().err
-
-
-@pytest.mark.long
-def test_the_last_line_is_one_json_object(tmp_path, monkeypatch, capsys):
-    votes = votes_of(17, 90, 4)
-    statement = accounting.statement(LNMax(5.0), votes, np.ones(17, bool), 1e-5, private=True).to_dict()
-    facts = {"run_dir": "x", "data": "made up", "synthetic": True, "label_accuracy": 1.0, "inside": {}}
-    facts |= {"dataset": "strokes", "teachers": 90, "queries": 17, "answered": 17, "student_accuracy": None}
-    results = {**facts, "private": True, "statement": statement}
-    monkeypatch.setattr(launch.pipeline, "run", lambda config: results)
-    launch.main(presets.TUTORIAL_SVHN, lambda run: {"more": 3}, ["--out", str(tmp_path)])
-    line = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert line["experiment"] == "tutorial_svhn" and line["more"] == 3 and line["teacher_accuracy"] is None
-    assert line["epsilon_exact"] == statement["figures"]["exact"]["epsilon"]
-
-
-def test_processes_that_are_not_the_first_say_nothing(monkeypatch, capsys):
-    monkeypatch.setattr(launch.pipeline, "run", lambda config: {})
-    launch.main(presets.MNIST, arguments=[])
-    assert capsys.readouterr().out == ""
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("preset", DIFFERENT, ids=lambda preset: preset.name)
-def test_a_preset_runs_small(preset, tmp_path, capsys, small_nets):
-    after = tutorial_svhn.compare if preset is presets.TUTORIAL_SVHN else None
-    quick = [] if preset is presets.MNIST else ["--student.method", "supervised", "--student.net", "mlp"]
-    launch.main(preset, after, ["--try-out", "--seed", "3", "--out", str(tmp_path / "run"), *quick])
-    *_, last = capsys.readouterr().out.splitlines()
-    line = json.loads(last)
-    assert line["experiment"] == preset.name and line["queries"] == 40 and line["answered"] > 0
-    assert "synthetic" in line["data"] and line["teachers"] == 6
-    assert line["private"] is False and line["minutes"] >= 0 and len(line["settings"]) == 16
-    exact, worst = (line[f"epsilon_{name}"] or math.inf for name in ("exact", "data_independent"))
-    assert 0 < exact <= worst
-    if after:
-        assert line["epsilon_as_in_the_tutorial"] > 0 and line["epsilon_tutorial_every_query"] > 0
-
-
-def test_a_try_out_keeps_what_is_tried():
-    config, _ = launch._parse(presets.SVHN, ["--try-out"])
-    assert config == presets.small(presets.SVHN.config) and config.data.dataset == "strokes"
-    assert (config.teacher.net, config.student.net) == ("pate2017", "resnet")
-    assert config.mechanism.threshold == pytest.approx(220 * 6 / 250) and config.out.name == "svhn-small"
 
 
 def by_the_librarys_formula(votes, rows, scale, delta):
@@ -186,6 +99,14 @@ def test_the_tutorials_epsilon_needs_no_download(tmp_path, capsys):
     np.savez(tmp_path / "votes.npz", teacher_labels=labels, labels=labels[0])
     of_file = tutorial_svhn.epsilon(tmp_path / "votes.npz", queries=11, teachers=5)
     assert (of_file["queries"], of_file["teachers"]) == (11, 5)
+
+
+@pytest.mark.long
+def test_the_tutorials_epsilon_of_a_run_stands_beside_the_right_one(tmp_path, capsys):
+    pipeline.run(honest_runs.by_teachers(tmp_path / "run", 3, mechanism=LNMax(2.0)))
+    found = tutorial_svhn.compare(tmp_path / "run")
+    assert found["epsilon_as_in_the_tutorial"] > 0 and found["epsilon_tutorial_every_query"] > 0
+    assert "fed labels for row numbers" in capsys.readouterr().out
 
 
 @shared

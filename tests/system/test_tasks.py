@@ -83,9 +83,9 @@ def test_an_error_of_an_item_is_in_no_log_of_a_worker():
     assert "number=7 must be even" in str(pickle.loads(pickle.dumps(found)).error)
 
 
-def test_the_item_of_a_killed_worker_runs_again(workers, tmp_path):
+def test_the_item_of_a_killed_worker_runs_again(client, workers, tmp_path):
     assert dict(workers.each(items.killed_once, [tmp_path / "a"])) == {0: "a"}
-    wait_for(worker_processes, 2)
+    client.wait_for_workers(2, timeout=60)
 
 
 def worker_processes():
@@ -180,6 +180,20 @@ def test_workers_of_this_machine_keep_results_in_memory_alone(client):
     """What does not fit into memory would be written to a folder that others may read."""
     kinds = client.run(lambda dask_worker: type(dask_worker.data))
     assert len(kinds) == 2 and {*kinds.values()} == {dict}
+
+
+def test_what_was_opened_for_one_command_is_forgotten_by_the_next(client, tmp_path):
+    """A worker of a cluster outlives a command, and the file may be another one by the next."""
+    path = tmp_path / "records.txt"
+    for given in (client, None):
+        for text in ("first", "second"):
+            path.write_text(text)
+            with tasks.engine(Where(), given) as engine:
+                assert {found for _, found in engine.each(items.read, [path] * 6)} == {text}
+    with tasks.engine(Where()) as engine:
+        assert dict(engine.each(items.read, [path])) == {0: "second"}
+        path.write_text("third")
+        assert dict(engine.each(items.read, [path])) == {0: "second"}  # all items of a command see the same
 
 
 def test_other_versions_and_folders_that_a_worker_does_not_see_are_refused(tmp_path):

@@ -44,7 +44,7 @@ from pate_jax.runs.ledger import CrowdLine
 from pate_jax.runs.queries import asked_inputs
 from pate_jax.student import spaces
 from pate_jax.system import progress, storage
-from pate_jax.system.tasks import HERE, Engine
+from pate_jax.system.tasks import HERE, Engine, opened_once
 
 WAVE = 16  # people of a wave whose teachers learn step by step: a few minutes at most are lost by a stop
 _KIND, _MADE_FROM = "risk-wave", "risk-made-from"
@@ -206,7 +206,7 @@ def one_wave(one: Wave) -> dict[str, Moves]:
     return made.without(one.people)
 
 
-@functools.lru_cache(maxsize=1)
+@opened_once
 def _opened(root: Path, folder: Path) -> Removals:
     return Removals(run_inputs.open(RunDirectory(root), tolerant=True), folder)
 

@@ -7,7 +7,6 @@ goes on, and a larger one holds the smaller one. What shadows show is private, l
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -20,7 +19,7 @@ from pate_jax.audit.attacks.roc import Promise
 from pate_jax.errors import PateError
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.system import progress, storage
-from pate_jax.system.tasks import HERE, Engine
+from pate_jax.system.tasks import HERE, Engine, opened_once
 
 LEAST = 16  # shadows: each record is in and out of enough of them
 _KIND = "shadows"
@@ -119,7 +118,7 @@ def shadow(one: Shadow) -> Seen:
     return pipeline(one.member, key=noise.seeded_key(one.word))
 
 
-@lru_cache(maxsize=1)
+@opened_once
 def _made(remade: Remade) -> Pipeline:
     return remade.make(RunDirectory(remade.root))[0]
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from pate_jax.accounting.exact import counts
 from pate_jax.crowd.rehearsal import Expected
 from pate_jax.crowd.roles import Labels
 from pate_jax.mechanisms.crowds import Voting
 from pate_jax.runs.crowds import forecast, release, teachers
-from pate_jax.runs.crowds.forecast import Candidate
+from pate_jax.runs.crowds.forecast import Voters
 from pate_jax.runs.crowds.inputs import LEAST, Crowd, metric_of
 from pate_jax.runs.crowds.teachers import Chosen
 from pate_jax.runs.directory import RunDirectory
@@ -26,14 +26,13 @@ from pate_jax.runs.report import words
 from pate_jax.system import progress
 
 FIRST: Voting = "neighbours"  # what a run begins as
-TEACHERS = Candidate("teachers")
 _HALVED = 3  # times at most that epsilon is halved, to see whether less would do
 
 
-def begun_as(run: RunDirectory) -> Candidate:
+def begun_as(run: RunDirectory) -> Voting:
     """The voters with which a run that chooses them begins, or goes on."""
     settings = run.record.read()
-    return Candidate(settings.crowd.voters) if CROWD in settings else Candidate(FIRST)
+    return settings.crowd.voters if CROWD in settings else FIRST
 
 
 def decided(crowd: Crowd) -> Crowd | Chosen:
@@ -44,14 +43,14 @@ def decided(crowd: Crowd) -> Crowd | Chosen:
         found = _rehearsed(crowd, labels)
         taught = teachers.rehearsed(crowd, labels)
         if taught is not None:
-            found |= {TEACHERS: taught.expected}
+            found["teachers"] = taught.expected
         chosen = forecast.best(found)
-        if taught is not None and chosen == TEACHERS:
-            return teachers.go_on(crowd, taught, {one.name: found[one] for one in found if one != TEACHERS})
-        begun, crowd = crowd, _of(crowd, chosen)
+        if taught is not None and chosen == "teachers":
+            return teachers.go_on(crowd, taught, {one: found[one] for one in found if one != "teachers"})
+        begun, crowd = crowd, _of(crowd, cast(Voting, chosen))
         facts = {
-            **chosen._asdict(),
-            "expected": {one.name: expected._asdict() for one, expected in found.items()},
+            "voters": chosen,
+            "expected": {one: expected._asdict() for one, expected in found.items()},
             "at": _at_others(begun, labels, chosen, found[chosen]),
         }
         crowd.run.record.revise({CROWD: _recorded(crowd), PLANNED: facts})
@@ -66,13 +65,13 @@ def _open(run: RunDirectory) -> bool:
     A run that was begun with sums by name has told its number of voters with too little noise for neighbours.
     """
     settings = run.record.read()
-    begun = begun_as(run) == Candidate(FIRST) and not run.public_side.exists()
+    begun = begun_as(run) == FIRST and not run.public_side.exists()
     return begun and PLANNED not in settings
 
 
-def _of(crowd: Crowd, chosen: Candidate) -> Crowd:
+def _of(crowd: Crowd, chosen: Voting) -> Crowd:
     """The same crowd as it was chosen, in a space that is learned once."""
-    return replace(crowd, choice=replace(crowd.choice, **chosen._asdict()), steps={})
+    return replace(crowd, choice=replace(crowd.choice, voters=chosen), steps={})
 
 
 def _recorded(crowd: Crowd) -> dict[str, Any]:
@@ -88,15 +87,15 @@ def judges(crowd: Crowd) -> list[Labels]:
     return forecast.judges(crowd.dataset, crowd.wide, own=crowd.inputs.choice.private is not None)
 
 
-def _rehearsed(crowd: Crowd, labels: Sequence[Labels]) -> dict[Candidate, Expected]:
+def _rehearsed(crowd: Crowd, labels: Sequence[Labels]) -> dict[Voters, Expected]:
     """What is expected of each kind of voters; the number of queries can be chosen of neighbours only."""
-    wanted = [Candidate(FIRST)] if crowd.choice.queries else forecast.candidates()
+    wanted = [FIRST] if crowd.choice.queries else forecast.CROWDS
     return _expected(crowd, crowd.mu, labels, wanted)
 
 
 def _expected(
-    crowd: Crowd, mu: float, labels: Sequence[Labels], wanted: Sequence[Candidate]
-) -> dict[Candidate, Expected]:
+    crowd: Crowd, mu: float, labels: Sequence[Labels], wanted: Sequence[Voters]
+) -> dict[Voters, Expected]:
     """What voters are expected to bring at this cost."""
     return forecast.of_crowds(
         wanted,
@@ -112,7 +111,7 @@ def _expected(
 
 
 def _at_others(
-    crowd: Crowd, labels: Sequence[Labels], chosen: Candidate, here: Expected
+    crowd: Crowd, labels: Sequence[Labels], chosen: Voters, here: Expected
 ) -> list[dict[str, float]]:
     """What this epsilon, twice and half of it (if noise can be drawn for it) are expected to bring.
 
@@ -146,16 +145,15 @@ def said(crowd: Crowd, facts: Mapping[str, Any]) -> list[str]:
     own = some.labels == 1
     alone = some.usual + ("" if own else " on average")
     space = words.space({"space": plan.space.description()._asdict()})
-    name = Candidate(choice.voters).name
     where = "on the labels of your public file" if own else "in their worst case"
-    leading = each[name].least >= max(one.least for one in each.values())
+    leading = each[choice.voters].least >= max(one.least for one in each.values())
     why = "do best" if leading else "are the simplest of those that do about best"
     made_up = "No forecast without public labels; with labels made up in several ways"
     by = "Expected with these labels, which are public" if own else made_up
     return [
         f"Chosen by public inputs alone, for epsilon {choice.epsilon:g} at delta {choice.delta:g}: about "
         f"{crowd.voting:,} voters, {dataset.classes} classes, {len(dataset.public.inputs):,} public inputs.",
-        f"  voters: {name}, which {why} {where}. {by}: {expected}; {alone}.",
+        f"  voters: {choice.voters}, which {why} {where}. {by}: {expected}; {alone}.",
         f"  space: {space}.",
         f"  noise: of scale {plan.release.sigma:,.0f} in each of {math.prod(plan.release.shape):,} numbers"
         + (", which are all that leaves." if plan.steps is None else "."),

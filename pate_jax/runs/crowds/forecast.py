@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import jax
 import numpy as np
@@ -23,23 +23,9 @@ from pate_jax.student import PublicInputs
 from pate_jax.student import spaces as trained
 from pate_jax.system import headcount
 
+Voters = Voting | Literal["teachers"]  # that may be chosen
+CROWDS: tuple[Voting, ...] = get_args(Voting)
 _POINT = 0.01  # of accuracy or another metric
-
-
-class Candidate(NamedTuple):
-    """Voters that may be chosen."""
-
-    voters: Voting | Literal["teachers"]
-
-    @property
-    def name(self) -> str:
-        """In a word."""
-        return self.voters
-
-
-def candidates() -> list[Candidate]:
-    """The crowds that may vote."""
-    return [Candidate(kind) for kind in get_args(Voting)]
 
 
 def expected(
@@ -51,13 +37,13 @@ def expected(
     epsilon: float,
     delta: float,
     metric: Metric = Metric(),  # noqa: B008 (it is frozen)
-) -> dict[Candidate, Expected]:
+) -> dict[Voters, Expected]:
     """The accuracy (or another metric) of every crowd on the public part, in its space.
 
     `records` is rounded down to two digits, as a run does with their noisy number.
     """
     voters, mu, classes = headcount.coarse(records), counts.mu_for(epsilon, delta), dataset.classes
-    return of_crowds(candidates(), wide, labels, voters=voters, classes=classes, mu=mu, metric=metric)
+    return of_crowds(CROWDS, wide, labels, voters=voters, classes=classes, mu=mu, metric=metric)
 
 
 def learned(dataset: Dataset, directions: int = FIRST) -> Learned:
@@ -75,7 +61,7 @@ def judges(dataset: Dataset, wide: Learned, *, own: bool = True) -> list[Labels]
 
 
 def of_crowds(
-    wanted: Sequence[Candidate],
+    wanted: Sequence[Voters],
     wide: Learned,
     labels: Sequence[Labels],
     *,
@@ -85,15 +71,15 @@ def of_crowds(
     queries: int | None = None,
     users: Labels | None = None,
     metric: Metric = Metric(),  # noqa: B008 (it is frozen)
-) -> dict[Candidate, Expected]:
+) -> dict[Voters, Expected]:
     """What these crowds are expected to bring; the number of queries can be chosen of neighbours only.
 
     Where users vote, `users` are those of public inputs, if they have any. Sums take the
     steps that a run would.
     """
 
-    def rehearsed(one: Candidate) -> Expected:
-        if one.voters == "sums":
+    def rehearsed(one: Voters) -> Expected:
+        if one == "sums":
             made = stepped(*wide, voters=voters, classes=classes, mu=mu, users=users)
         else:
             made = plan(
@@ -104,26 +90,24 @@ def of_crowds(
     return {one: rehearsed(one) for one in wanted}
 
 
-def best(found: Mapping[Candidate, Expected]) -> Candidate:
+def best(found: Mapping[Voters, Expected]) -> Voters:
     """The voters that do best in their worst case, or simpler ones that are hardly behind.
 
     Sums take half the time of neighbours, and their student of a table holds no public input. So neighbours
     are taken where they are ahead by more than one standard deviation of such a difference.
 
     >>> kind, kinder = Expected(0.9, 0.4, 1.0, 0.2, 3000, 5), Expected(0.8, 0.5, 0.9, 0.2, 3000, 5)
-    >>> best({Candidate("neighbours"): kind, Candidate("sums"): kinder}).name
+    >>> best({"neighbours": kind, "sums": kinder})
     'sums'
     >>> nearly = kinder._replace(low=0.51)
-    >>> best({Candidate("sums"): kinder, Candidate("neighbours"): nearly}).name
+    >>> best({"sums": kinder, "neighbours": nearly})
     'sums'
     """
-    first, sums = leader(found), Candidate("sums")
-    if sums in found and not surely(found[first], found[sums]):
-        return sums
-    return first
+    first = leader(found)
+    return "sums" if "sums" in found and not surely(found[first], found["sums"]) else first
 
 
-def leader(found: Mapping[Candidate, Expected]) -> Candidate:
+def leader(found: Mapping[Voters, Expected]) -> Voters:
     """The voters that do best in their worst case."""
     return max(found, key=lambda one: (found[one].least, one))
 

@@ -198,7 +198,7 @@ class Counting(Method[CrowdRelease]):
         if isinstance(question.event, Score):
             return students.score(self.crowd.at(steps.agreed(self.crowd)))
         if isinstance(question.event, Comparison):
-            return students.compare(self.crowd.at(steps.agreed(self.crowd)))
+            return students.comparison(self.crowd.at(steps.agreed(self.crowd)))
         return count(self.crowd.at(question.number - 1))
 
     def issue(self, line: CrowdLine) -> None:

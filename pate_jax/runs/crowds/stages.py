@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from pate_jax import accounting, aggregate, data, student
 from pate_jax.accounting.crowd_statement import CrowdStatement
 from pate_jax.crowd import shares
 from pate_jax.data import relation
 from pate_jax.errors import PateError
-from pate_jax.mechanisms.crowds import Voting
 from pate_jax.runs import budget, config_file, ledger, public_labels, queries, registration, results
 from pate_jax.runs.crowds import answers, choice, forecast, processes, release, steps, students, teachers
 from pate_jax.runs.crowds import inputs as crowd_inputs
@@ -106,11 +105,9 @@ def _check_finished(run: RunDirectory) -> None:
 def teach(run: RunDirectory, config: student.StudentConfig, crowd: Crowd | None = None) -> dict[str, Any]:
     """Train the student on what follows from the noisy table and write release/; once."""
     statement = storage.read_json(run.existing(run.public_statement, "account"), "statement")
-    before = run.student / "statement.json"
-    if run.results.exists():
-        run.record.agree("student", to_settings(config))
-        if before.exists() and storage.read_json(before, "statement") == statement:
-            return results.kept(run)
+    before = results.finished(run, config, statement)
+    if before is not None:
+        return before
     crowd = (crowd or crowd_inputs.opened(run)).at(len(steps.shown(run).tables))
     dataset = crowd.dataset
     students.check(config, crowd)
@@ -225,7 +222,7 @@ def _release(run: RunDirectory, config: RunConfig, engine: Engine) -> Crowd | Ch
     if before is not None:
         return before
     begun = choice.begun_as(run)
-    wanted = config.crowd_as(cast(Voting, begun.voters)) if open_yet else config.crowd
+    wanted = config.crowd_as(begun) if open_yet else config.crowd
     crowd = begin(run, config.data, steps.as_begun(run, wanted), config.student, engine)
     public_labels.begin(run, crowd.dataset, config.learn_from_public_labels, metric_of(crowd))
     registration.enter(run, plan_of(run), lambda: crowd.dataset, config.register)

@@ -174,12 +174,12 @@ def digest_of_all(run: RunDirectory) -> str:
     return public_side.digest({"compared": np.array(json.dumps(names))})
 
 
-def compare(crowd: Crowd) -> Cells:
+def comparison(crowd: Crowd) -> Cells:
     """The exact table of a comparison, which is counted once. It is private."""
-    return _once(crowd.run.comparison, _COMPARISON, lambda: compared(crowd, every(crowd)))
+    return _once(crowd.run.comparison, _COMPARISON, lambda: agreement(crowd, every(crowd)))
 
 
-def compared(crowd: Crowd, students: list[Student]) -> Cells:
+def agreement(crowd: Crowd, students: list[Student]) -> Cells:
     """How many held-out voters agree with each student, times their number, less the sum; private."""
     agree = _agreeing(crowd, students)
     cells: Cells = len(students) * agree - agree.sum()

@@ -248,9 +248,9 @@ def teach(run: RunDirectory, config: student.StudentConfig) -> dict[str, Any]:
     """Train the student of a party's run and write release/; a finished one is not trained again."""
     member = opened(run)
     statement = storage.read_json(run.existing(run.public_statement, "party join"), "statement")
-    if run.results.exists():
-        run.record.agree("student", to_settings(config))
-        return results.kept(run)
+    before = results.finished(run, config, statement)
+    if before is not None:
+        return before
     dataset = ballot.open_dataset(member)
     given = lesson(member, dataset)
     if given.linear is None or not isinstance(config, student.Linear):

@@ -46,8 +46,8 @@ def private_page(results: Mapping[str, Any], statement: Statement, own: Mapping[
     """The page of the owner, with where the page of each label lies."""
     warning = run_pages.keep_inside(results, "It names files of the run.")
     body = _body(results, statement)
-    pages = html.folded("The owner's page of each label", html.table(own))
-    return html.page(f"Run report: {title(results)} (private)", [body[0], warning, *body[1:], pages])
+    pages = [html.folded("The owner's page of each label", html.table(own))] if own else []
+    return html.page(f"Run report: {title(results)} (private)", [body[0], warning, *body[1:], *pages])
 
 
 def public_page(results: Mapping[str, Any], statement: Statement, sheet: Any = None) -> str:

@@ -13,7 +13,7 @@ from pate_jax.crowd.metric import divided
 from pate_jax.crowd.numbers import ridge
 from pate_jax.crowd.vectors import Scaling, scaling, vectors
 from pate_jax.data import Dataset, Part
-from pate_jax.data.targets import GRID
+from pate_jax.data.targets import GRID, Target
 from pate_jax.models import spaces
 from pate_jax.runs.report import html, measures
 from pate_jax.student import Student
@@ -45,6 +45,12 @@ def _figures(name: str, true: Values, said: Values, test: Part, width: float) ->
     error = measures.interval(absolute, rows)
     scaled = [None if one is None else one * width / GRID for one in error]
     return {"name": name, "r2": measures.interval(r2, rows), "error": scaled}
+
+
+def compared(shares: Values, test: Part, target: Target) -> dict[str, list[float | None]]:
+    """R2 and mean absolute error of predicted shares of the range, as [value, low, high]."""
+    made = _figures("", np.asarray(test.labels, np.float64), shares * GRID, test, target.high - target.low)
+    return {"r2": made["r2"], "error": made["error"]}
 
 
 def r2(y: np.ndarray, p: np.ndarray, weights: np.ndarray) -> np.ndarray:

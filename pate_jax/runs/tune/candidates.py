@@ -15,7 +15,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -41,7 +41,7 @@ from pate_jax.runs.secret import Secret
 from pate_jax.runs.settings import STROKES, CrowdChoice, DataChoice, PartitionChoice, to_settings
 from pate_jax.runs.tune.settings import Setting, TuneConfig
 from pate_jax.system import devices, progress, storage
-from pate_jax.system.tasks import HERE, Engine
+from pate_jax.system.tasks import HERE, Engine, opened_once
 
 
 @dataclass(frozen=True, init=False)
@@ -336,7 +336,7 @@ def one_candidate(one: Candidate) -> None:
         make(choice, one.number)
 
 
-@lru_cache(maxsize=1)
+@opened_once
 def _opened(root: Path) -> Choice:
     run = RunDirectory(root)
     return Choice(run, open_data(run.record.read().data))

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ from pate_jax.crowd.metric import Metric
 from pate_jax.errors import PateError
 from pate_jax.runs import measured
 from pate_jax.runs.inputs import open_data
+from pate_jax.runs.report import numbers
 from pate_jax.runs.settings import DataChoice
 from pate_jax.sweep import cells, results
 from pate_jax.sweep.compare.contender import Contender
@@ -129,7 +129,7 @@ def one_measured(one: Measured) -> dict[str, Any]:
     return _measured(ground, one.cell, one.seconds)
 
 
-@lru_cache(maxsize=1)
+@tasks.opened_once
 def _opened(there: Opening) -> Ground:
     return Ground(open_data(there.choice), there.delta, there.metric, there.by_group)
 
@@ -153,13 +153,20 @@ def _measured(ground: Ground, cell: Cell, seconds: float) -> dict[str, Any]:
     return {
         **told,
         "spent": found.epsilon,
-        "right": float(np.mean(found.said.argmax(1) == ground.truth)),
+        **_judged(found.said, ground),
         "test": len(ground.truth),
-        "measures": measured.compared(found.said, ground.test, ground.metric),
-        **_groups(found.said, ground),
         "settings": dict(found.settings),
         **_since(began, ground),
     }
+
+
+def _judged(said: np.ndarray, ground: Ground) -> dict[str, Any]:
+    """How good it is on the test rows."""
+    if ground.dataset.target is not None:
+        return {"measures": numbers.compared(said[:, 1], ground.test, ground.dataset.target)}
+    right = float(np.mean(said.argmax(1) == ground.truth))
+    figures = measured.compared(said, ground.test, ground.metric)
+    return {"right": right, "measures": figures, **_groups(said, ground)}
 
 
 def _groups(said: np.ndarray, ground: Ground) -> dict[str, Any]:

@@ -29,6 +29,8 @@ from pate_jax.system import progress
 from pate_jax.system.tasks import HERE, Engine
 
 JudgedOn = Literal["private", "public", "synthetic"]
+Judge = Name | Literal["r2"]
+_OF_NUMBERS = ("r2", "error")
 _WIDE = 1.96  # standard errors to each side of a value, in a 95% interval
 _ERRORS = 2.0  # standard errors that two methods are apart at least, if one is called better
 
@@ -51,26 +53,27 @@ class Standing(NamedTuple):
     draws: int
     measures: Mapping[str, Figure] = MappingProxyType({})  # by metric
 
-    def by(self, metric: Name) -> Figure:
+    def by(self, metric: Judge) -> Figure:
         """How good it is by this metric; of older lines only the share that is right is known."""
         return self.measures.get(metric, Figure(self.right if metric == "accuracy" else 0.0, self.error))
 
 
-def standings(rows: Sequence[Row], metric: Name = "accuracy") -> list[Standing]:
+def standings(rows: Sequence[Row], metric: Judge = "accuracy") -> list[Standing]:
     """Of the rows of one epsilon and those without privacy: each method's mean, the best first.
 
     >>> row = {"method": "sums", "right": 0.8, "test": 400, "spent": 1.0, "seconds": 2.0}
     >>> [(one.method, round(one.error, 3)) for one in standings([row])]
     [('sums', 0.02)]
     """
-    names = dict.fromkeys(row["method"] for row in rows if "right" in row)
-    each = [_standing([row for row in rows if row["method"] == name and "right" in row]) for name in names]
+    learned = [row for row in rows if "refused" not in row]
+    names = dict.fromkeys(row["method"] for row in learned)
+    each = [_standing([row for row in learned if row["method"] == name]) for name in names]
     return sorted(each, key=lambda one: -one.by(metric).value)
 
 
 def _standing(rows: Sequence[Row]) -> Standing:
     """Draws share the test rows, so their number makes the first part of the error no smaller."""
-    rights = [row["right"] for row in rows]
+    rights = [row.get("right", 0.0) for row in rows]  # of numbers none is
     mean = sum(rights) / len(rights)
     right = _over_draws(rights, math.sqrt(mean * (1 - mean) / rows[0]["test"]))
     spent = [row["spent"] for row in rows if row["spent"] is not None]
@@ -84,7 +87,7 @@ def _known(rows: Sequence[Row]) -> list[str]:
     each = [
         {name for name, (value, *_) in row.get("measures", {}).items() if value is not None} for row in rows
     ]
-    return [name for name in get_args(Name) if all(name in one for one in each)]
+    return [name for name in (*get_args(Name), *_OF_NUMBERS) if all(name in one for one in each)]
 
 
 def _figure(draws: Sequence[Sequence[float]]) -> Figure:
@@ -104,27 +107,28 @@ def sentence(
     epsilon: float,
     majority: float,
     judged_on: JudgedOn,
-    metric: Metric = Metric(),  # noqa: B008 (it is frozen)
+    metric: Metric | None = Metric(),  # noqa: B008 (it is frozen)
 ) -> str:
-    """The recommendation, with what it rests on.
+    """The recommendation, with what it rests on; of numbers, which have no metric, by R2.
 
-    `majority` is what the most frequent class of the test rows reaches by this metric.
+    `majority` is what the most frequent class of the test rows reaches by this metric, or a constant.
     """
-    name = metric.name
+    name: Judge = "r2" if metric is None else metric.name
     found = [one for one in standings(rows, name) if one.spent is not None]
     if not found:
         return f"No method learned anything at epsilon {epsilon:g}: raise epsilon, or gather more records."
     best = found[0]
     value, error = best.by(name)
-    right = name == "accuracy"
+    right, head = name == "accuracy", "R2" if metric is None else metric.head
     if value - majority < _ERRORS * error:
-        usual = f"{majority:.1%} of the test rows have" if right else f"reaches {metric.head} {majority:.3f}"
+        usual = f"{majority:.1%} of the test rows have" if right else f"reaches {head} {majority:.3f}"
+        known = "a constant" if metric is None else "the most frequent class"
         return (
-            f"At epsilon {epsilon:g} no method is surely better than the most frequent class, which {usual}: "
+            f"At epsilon {epsilon:g} no method is surely better than {known}, which {usual}: "
             "raise epsilon, or gather more records."
         )
     near = [one.method for one in found[1:] if not _apart(best.by(name), one.by(name))]
-    reached = f"{value:.1%} of the test rows right" if right else f"{metric.head} {value:.3f}"
+    reached = f"{value:.1%} of the test rows right" if right else f"{head} {value:.3f}"
     others = f", which the test rows do not tell from {_listed(near)}" if near else ""
     return f"At epsilon {epsilon:g} take {best.method} ({reached}){others}; {covered(judged_on)}."
 
@@ -190,7 +194,8 @@ class Comparison(NamedTuple):
     @property
     def sentence(self) -> str:
         """The recommendation."""
-        return sentence(self.rows, self.epsilon, self.ground.majority, self.judged_on, self.ground.metric)
+        metric = self.ground.metric if self.ground.dataset.target is None else None
+        return sentence(self.rows, self.epsilon, self.ground.majority, self.judged_on, metric)
 
     def measured(
         self,
@@ -222,7 +227,8 @@ class Comparison(NamedTuple):
         """Print the table, what each method needs, and the recommendation."""
         from rich.console import Console
 
-        Console().print(terminal(self.rows, self.ground))
+        numbers = self.ground.dataset.target is not None
+        Console().print((of_numbers if numbers else terminal)(self.rows, self.ground))
         if self.ground.by_group is not None:
             Console().print(groups(self.rows, self.ground))
         lines = [*needs(self.rows, self.contenders), *refusals(self.rows), "", self.sentence]
@@ -262,6 +268,25 @@ def terminal(rows: Sequence[Row], ground: Ground) -> Table:
     for one in standings(rows, ground.metric.name):
         right, *others = figures(one)
         table.add_row(one.method, right, *(_of(one.measures.get(name)) for name in ranks), *others)
+    return table
+
+
+def of_numbers(rows: Sequence[Row], ground: Ground) -> Table:
+    """The same of methods that predict a number."""
+    name, low, high = ground.dataset.target or ("", 0, 0)
+    over = "users" if ground.test.users is not None else "rows"
+    table = _table(
+        f"{name}, from {low:g} to {high:g}: {len(ground.truth):,} test rows",
+        f"epsilon: to publish, for {ground.covers}, at delta {ground.delta:g};\n"
+        f"R2 (a constant has 0) and mean absolute error: +- is one standard error, over {over};\n"
+        "minutes: of CPU",
+        ("method", "R2", "error", "epsilon", "minutes"),
+    )
+    for one in standings(rows, "r2"):
+        _, *others = figures(one)
+        error = one.measures["error"]
+        told = f"{error.value:.4g} +- {error.error:.2g}"
+        table.add_row(one.method, _of(one.measures.get("r2")), told, *others)
     return table
 
 

@@ -33,6 +33,27 @@ CONTENDERS: tuple[Contender, ...] = (
 )
 
 
+OF_NUMBERS: tuple[Contender, ...] = (
+    whole_run.of_method("numbers", "sums", "their space, and their numbers if there are any"),
+    whole_run.of_method("teachers of numbers", "teachers", "asked about, and their numbers if any", 60),
+    references.PUBLIC_NUMBERS,
+    references.NUMBERS_UNPROTECTED,
+)
+
+
+def of_numbers(names: Sequence[str] = ()) -> tuple[Contender, ...]:
+    """The methods of these names that predict a number; all if none is named.
+
+    >>> [one.name for one in of_numbers(["sums"])]
+    ['sums']
+    """
+    known = {one.name: one for one in OF_NUMBERS}
+    for name in names:
+        if name not in known:
+            raise PateError(f"method={name!r} predicts no number; the methods are {', '.join(known)}")
+    return tuple(known[name] for name in names) or OF_NUMBERS
+
+
 def named(names: Sequence[str] = ()) -> tuple[Contender, ...]:
     """The methods of these names; all if none is named.
 

@@ -136,8 +136,11 @@ class Ground:
 
     @property
     def majority(self) -> float:
-        """The share of test rows of their most frequent class, or what it reaches by another metric."""
-        return self.metric.of_constant(self.truth)
+        """The share of test rows of their most frequent class, or what it reaches by another metric.
+
+        Of numbers it is the R2 of a constant.
+        """
+        return 0.0 if self.dataset.target is not None else self.metric.of_constant(self.truth)
 
     @property
     def labels(self) -> Int[np.ndarray, " record"]:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from pate_jax import student
 from pate_jax.aggregate import Answers
+from pate_jax.data import Part
+from pate_jax.data.targets import GRID
 from pate_jax.errors import PateError
 from pate_jax.runs import public_labels
+from pate_jax.runs.report import numbers
 from pate_jax.runs.report.measures_page import ALONE
 from pate_jax.student import PublicInputs, StudentConfig, Supervised
 from pate_jax.sweep.compare.contender import Contender, Needs, Outcome
 from pate_jax.sweep.compare.ground import Draw, Ground
 
 _STEPS = 4000  # of a net on images
+Shares = Float[np.ndarray, "test ends"]
 
 
 def learn_from_public_labels(ground: Ground, draw: Draw) -> Outcome:
@@ -57,3 +64,34 @@ NO_PRIVACY = Contender(
     learn_from_private_labels,
     private=False,
 )
+
+
+def learn_from_public_numbers(ground: Ground, draw: Draw) -> Outcome:
+    """What public numbers teach, which costs nothing and depends on no draw."""
+    del draw
+    if ground.dataset.public.labels is None:
+        raise PateError("the public part has no numbers")
+    return Outcome(_line(ground, ground.dataset.public), 0.0, {"student": "ridge"})
+
+
+PUBLIC_NUMBERS = Contender(
+    numbers.ALONE,
+    Needs(pool="numbers of it", trust="nobody: no private record is read", gives="the model"),
+    learn_from_public_numbers,
+)
+
+
+def learn_from_private_numbers(ground: Ground, draw: Draw) -> Outcome:
+    """What the same regression reaches that learns from the private numbers themselves."""
+    del draw
+    return Outcome(_line(ground, ground.dataset.private), None, {"student": "ridge"})
+
+
+NUMBERS_UNPROTECTED = NO_PRIVACY._replace(learn=learn_from_private_numbers)
+
+
+def _line(ground: Ground, part: Part) -> Shares:
+    """What ridge regression on a part says of the test rows: shares of the range, from both ends."""
+    known = np.clip(np.asarray(part.labels, np.float64), 0, GRID)
+    shares = numbers.alone(replace(ground.dataset, public=part), ground.test.inputs, known) / GRID
+    return np.stack([1 - shares, shares], 1)

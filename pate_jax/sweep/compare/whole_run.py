@@ -44,16 +44,19 @@ def by_sums(ground: Ground, draw: Draw) -> Outcome:
         return Outcome(said, epsilon, {"student": str(found.facts["method"])})
 
 
-def of_method(name: str) -> Contender:
-    """A method in one file (`runs.methods`) among those that are compared."""
+def of_method(name: str, called: str = "", pool: str = "as it says", shard: int | None = None) -> Contender:
+    """A method in one file (`runs.methods`) among those that are compared; teachers have `shard` records."""
 
     def learn(ground: Ground, draw: Draw) -> Outcome:
         promise = methods.Promise(draw.epsilon, ground.delta)
-        student, epsilon = methods.trial(name, ground.dataset, promise)
-        return Outcome(np.asarray(student(ground.test.inputs)), epsilon, {"method": name})
+        teachers = None if shard is None else max(1, ground.records // shard)
+        student, epsilon = methods.trial(name, ground.dataset, promise, teachers)
+        settings: dict[str, float | str] = {"method": name}
+        settings |= {} if teachers is None else {"teachers": teachers}
+        return Outcome(np.asarray(student(ground.test.inputs)), epsilon, settings)
 
-    needs = Needs("as it says", "the owner of the records alone", "the student")
-    return Contender(name, needs, learn)
+    needs = Needs(pool, "the owner of the records alone", "the student")
+    return Contender(called or name, needs, learn)
 
 
 def _arrays(part: Part) -> Mapping[str, np.ndarray]:

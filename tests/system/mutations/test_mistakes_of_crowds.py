@@ -310,7 +310,7 @@ MISTAKES = [
     ),
     case(
         "the number of voters without noise",
-        source(release.Counting, "draw", "draw(self.run, line, exact)", "exact"),
+        source(driver.Method, "draw", "noisy(self.run, cast(CrowdLine, line), exact)", "exact"),
         SUMS,
         "do not follow",
     ),
