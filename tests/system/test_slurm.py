@@ -1,5 +1,6 @@
 """A sweep by jobs of a real Slurm on this machine: submitted, scaled, one worker killed, and finished."""
 
+import gc
 import os
 import platform
 import shutil
@@ -16,6 +17,7 @@ import pytest
 from commands import call
 
 from pate_jax.sweep import results
+from pate_jax.system import clusters, tasks
 
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "scancel")
 CONFIGURATION = """
@@ -105,6 +107,18 @@ def slurm(tmp_path, monkeypatch):
                 one.wait(20)
 
 
+JOBS = """
+jobqueue:
+  slurm:
+    cores: 1
+    memory: 1GB
+    walltime: '00:10:00'
+    local-directory: {folder}
+    log-directory: {folder}
+    job-script-prologue: [export PATE_TEST_MARK=told]
+"""
+
+
 def one_worker(folder: Path) -> int | None:
     """The process of a worker that a job of Slurm runs."""
     for entry in Path("/proc").iterdir():
@@ -121,10 +135,7 @@ def one_worker(folder: Path) -> int | None:
 def test_a_sweep_by_jobs_of_slurm_outlives_a_killed_worker(slurm, monkeypatch):
     random = np.random.default_rng(0)
     np.savez(slurm / "votes.npz", votes=random.multinomial(50, [0.2, 0.3, 0.5], 400))
-    (slurm / "jobs.yaml").write_text(
-        "jobqueue:\n  slurm:\n    cores: 1\n    memory: 1GB\n    walltime: '00:10:00'\n"
-        f"    local-directory: {slurm}\n    log-directory: {slurm}\n"
-    )
+    (slurm / "jobs.yaml").write_text(JOBS.format(folder=slurm))
     monkeypatch.chdir(slurm)
     flags = [
         "votes.npz",
@@ -159,3 +170,29 @@ def test_a_sweep_by_jobs_of_slurm_outlives_a_killed_worker(slurm, monkeypatch):
     assert killed and call("sweep", *flags, "--out", "here") == 0
     assert results.read(slurm / "out") == results.read(slurm / "here")
     assert len((slurm / "out" / "results.jsonl").read_text().splitlines()) == 2 * 24
+
+
+def test_jobs_that_end_are_submitted_anew_and_write_no_result_to_disk(slurm, monkeypatch):
+    """As at their walltime: all jobs end in the middle of the work, which ends all the same."""
+
+    def told(dask_worker):
+        mask = os.umask(0)
+        os.umask(mask)
+        return os.environ["PATE_TEST_MARK"], mask, type(dask_worker.data)
+
+    (slurm / "jobs.yaml").write_text(JOBS.format(folder=slurm))
+    monkeypatch.chdir(slurm)
+    monkeypatch.setattr(clusters, "_SUBMIT", 2)
+    monkeypatch.setattr(clusters, "_LOST", 4)
+    with tasks.engine(tasks.Where(workers=2, cluster="jobs.yaml")) as engine:
+        client, items = engine._client, engine.each(time.sleep, [0.5] * 20)
+        done = [next(items)]
+        assert {*client.run(told).values()} == {("told", 0o077, dict)}
+        before = {*client.nthreads()}
+        assert ends_well("scancel", "--me")
+        done += items
+        after = {*client.nthreads()}
+    del engine, client, items
+    gc.collect()  # the files of its key, whose warnings would else be another test's
+    assert sorted(done) == [(place, None) for place in range(20)]
+    assert before and after and not before & after

@@ -78,7 +78,7 @@ def test_an_error_of_a_worker_elsewhere_names_its_host_and_where_it_opens_files(
 
 def test_an_error_of_an_item_is_in_no_log_of_a_worker():
     """Dask writes what a task raises into a worker's log, and an error may show a private value."""
-    found = tasks._done(tasks.Task(items.refused, 7, tasks.versions(), "."))
+    found = tasks._done(tasks.Task(items.refused, 7, tasks.versions(), ".", "this"))
     assert isinstance(found.error, PateError) and "items.py" in "".join(found.error.__notes__)
     assert "number=7 must be even" in str(pickle.loads(pickle.dumps(found)).error)
 
@@ -198,9 +198,9 @@ def test_what_was_opened_for_one_command_is_forgotten_by_the_next(client, tmp_pa
 
 def test_other_versions_and_folders_that_a_worker_does_not_see_are_refused(tmp_path):
     with pytest.raises(PateError, match=r"the worker has jax .*, not 0\.0\.1: install the same versions"):
-        tasks._tried(tasks.Task(len, "ab", {**tasks.versions(), "jax": "0.0.1"}, "."))
+        tasks._tried(tasks.Task(len, "ab", {**tasks.versions(), "jax": "0.0.1"}, ".", "this"))
     with pytest.raises(PateError, match=r"cannot enter .*nowhere .*: work in a folder that all"):
-        tasks._tried(tasks.Task(len, "ab", tasks.versions(), str(tmp_path / "nowhere")))
+        tasks._tried(tasks.Task(len, "ab", tasks.versions(), str(tmp_path / "nowhere"), "this"))
 
 
 @pytest.mark.parametrize(
