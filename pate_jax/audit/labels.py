@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -102,15 +103,20 @@ def released(subject: Subject) -> Iterator[Finding]:
     run = subject.run
     subject.needs("run", run.results)
     made = storage.read_json(run.results, "results")
+    yield from written_again(run, partial(labels.release, run, made), "runs of the labels")
+
+
+def written_again(run: RunDirectory, write: Callable[[Path], None], whose: str) -> Iterator[Finding]:
+    """Whether the files of the release are those that are written once more into another folder."""
     with tempfile.TemporaryDirectory(prefix="pate-") as folder:
-        labels.release(run, made, Path(folder))
+        write(Path(folder))
         due = {path.relative_to(folder): path for path in storage.files(Path(folder))}
         faults = [
-            f"{name} is not what the runs of the labels give"
+            f"{name} is not what the {whose} give"
             for name, path in due.items()
             if not (run.release / name).is_file() or (run.release / name).read_bytes() != path.read_bytes()
         ]
-        yield from judged(faults, f"{len(due)} files are what the runs of the labels give, byte for byte")
+        yield from judged(faults, f"{len(due)} files are what the {whose} give, byte for byte")
 
 
 def secrets(run: RunDirectory, of: Callable[[Subject], check.Secrets]) -> check.Secrets:
@@ -129,7 +135,11 @@ def secrets(run: RunDirectory, of: Callable[[Subject], check.Secrets]) -> check.
 def measured_again(subject: Subject) -> Iterator[Finding]:
     """Whether the figures are what the students and the test part give again."""
     made: Mapping[str, Any] = storage.read_json(subject.run.results, "results")
-    again = labels.measures(subject.run)
+    yield from same_figures(made, labels.measures(subject.run))
+
+
+def same_figures(made: Mapping[str, Any], again: Mapping[str, Any]) -> Iterator[Finding]:
+    """Whether the results hold what was measured again."""
     faults = accounts.differences({name: made.get(name) for name in again}, again)
     yield from judged(faults, "the figures of every label follow from its student and the test part")
 

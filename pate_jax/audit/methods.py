@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
-from pate_jax.audit import accounts
+from pate_jax.audit import accounts, labels
 from pate_jax.audit.retraining import compared
 from pate_jax.audit.subject import Subject
 from pate_jax.data import Part, partition
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import Change, OfTeachers
-from pate_jax.runs import budget, ledger, methods
+from pate_jax.runs import budget, ledger, methods, results
 from pate_jax.runs.crowds.release import beyond
 from pate_jax.runs.ledger import CrowdLine
 from pate_jax.runs.methods import OwnMethod
@@ -21,6 +22,7 @@ from pate_jax.student import PublicInputs, Student, Students
 from pate_jax.system import storage
 
 _SAMPLED = 20  # voters that are moved, one at a time
+_AMONG_ALL = 3  # of these, moved among all voters, with whoever moves a table furthest
 _FEW = 200  # voters whose table stands for that of all, where it is a part of their sum
 
 
@@ -79,23 +81,22 @@ def moved(subject: Subject) -> Iterator[Finding]:
     names = np.unique(units)
     names = np.random.default_rng(len(names)).permutation(names)
     for place, line in enumerate(found):
-        for change, most in _furthest(method, line, found[:place], units, names).items():
+        for change, (most, whom) in _furthest(method, line, found[:place], units, names).items():
             bound, how = line.event.squared_shift(change), "left out" if change == "joined" else "changed"
             fault = f"release {line.batch}: a voter moves it by the square {most:g}, and {bound:g} is charged"
-            number = min(_SAMPLED, len(names))
             yield from judged(
                 [fault] if most > bound else [],
-                f"release {line.batch}: {number} voters, each {how}, move it no further than is charged",
+                f"release {line.batch}: {whom}, each {how}, move it no further than is charged",
             )
 
 
 def _furthest(
     method: OwnMethod, line: CrowdLine, before: list[CrowdLine], units: np.ndarray, names: np.ndarray
-) -> dict[Change, float]:
-    """The square by which the first of these voters move a table at most, by how they are moved.
+) -> dict[Change, tuple[float, str]]:
+    """The square by which the first of these voters move a table at most, and who they are, by the change.
 
-    Where the table is that of few voters plus that of all others, each is moved among the few, and whoever
-    goes furthest there among all too. Else each is moved among all.
+    Where the table is that of few voters plus that of all others, each is moved among the few, and a few of
+    them, with whoever goes furthest, among all too. Else each is moved among all.
     """
     private, few, found = method._inputs.dataset.private, np.isin(units, names[:_FEW]), {}
 
@@ -110,15 +111,18 @@ def _furthest(
     parts = [] if isinstance(line.event, OfTeachers) or few.all() else [few, ~few]
     try:
         tables = [count(private.take(rows)) for rows in parts]
-    except PateError:  # which may refuse so few records
+    except (PateError, ValueError, ArithmeticError, LookupError):  # so few records: then among all
         tables = []
     summed = bool(tables) and np.array_equal(sum(tables), whole)
     rows, table = (few, tables[0]) if summed else (everybody, whole)
     for change, other in _MOVES.items():
         far = [shift(rows, table, name, other) for name in names[:_SAMPLED]]
+        whom = f"{len(far)} voters"
         if summed:
-            far.append(shift(everybody, whole, names[int(np.argmax(far))], other))
-        found[change] = max(far, default=0.0)
+            among_all = sorted({int(np.argmax(far)), *range(_AMONG_ALL)})
+            whom += f" among {_FEW}, and {len(among_all)} of them among all"
+            far += [shift(everybody, whole, names[place], other) for place in among_all]
+        found[change] = max(far, default=0.0), whom
     return found
 
 
@@ -164,8 +168,18 @@ def stated(subject: Subject) -> Iterator[Finding]:
     yield from accounts.stated(subject, "account", again, again, "the ledger gives")
 
 
+def released(subject: Subject) -> Iterator[Finding]:
+    """Whether the release of several labels is what their students, statement and figures give."""
+    run = subject.run
+    made = storage.read_json(run.results, "results") if run.results.exists() else {}
+    if "labels" in made:
+        statement = storage.read_json(run.existing(run.public_statement, "run"), "statement")
+        write = partial(results.release_labels, run, statement, made)
+        yield from labels.written_again(run, write, "students of the labels")
+
+
 def student_again(subject: Subject) -> Iterator[Finding]:
-    """Whether the student comes out of public inputs and releases once more."""
+    """Whether the student, and what was measured of it, come out of public inputs and releases once more."""
     run, method = subject.run, _method(subject)
     if not run.results.exists():
         raise Ended(unchecked("there is no student yet: repeat the command of the run"))
@@ -174,14 +188,17 @@ def student_again(subject: Subject) -> Iterator[Finding]:
     if isinstance(again, Student):
         yield compared(Student.load(run.student).parameters, again.parameters, "the student", what)
         return
-    released = Students.load(run.release).by_label
-    if released.keys() != again.by_label.keys():
+    published = Students.load(run.release).by_label
+    if published.keys() != again.by_label.keys():
         yield failed(
-            f"the release has students of {', '.join(released)}, and not of {', '.join(again.by_label)}"
+            f"the release has students of {', '.join(published)}, and not of {', '.join(again.by_label)}"
         )
         return
     for label, one in again.by_label.items():
-        yield compared(released[label].parameters, one.parameters, f"the student of {label}", what)
+        yield compared(published[label].parameters, one.parameters, f"the student of {label}", what)
+    made = storage.read_json(run.results, "results")
+    figures = results.measured_labels(run, Students(published), method.dataset, made["voters"])
+    yield from labels.same_figures(made, figures)
 
 
 def _method(subject: Subject) -> OwnMethod:

@@ -301,7 +301,7 @@ _OF_KIND: dict[Kind, Checked] = {
             "noise": (methods.noise,),
             "register": (_entered,),
             "statement": (methods.stated,),
-            "release": (_released,),
+            "release": (_released, methods.released),
         },
         {"student": (methods.student_again,)},
     ),

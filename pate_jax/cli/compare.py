@@ -62,8 +62,12 @@ def compare(
     folder = (out or Path("compare") / ("own" if data.private else data.dataset)).expanduser()
     opened, keep, number = data.drawn(STROKES), folder / "encoded", data.target is not None
     dataset = open_data(opened, keep) if number else open_classes(opened, "pate compare", keep)
-    if number and data.by_group is not None:
-        raise PateError(f"--by-group {data.by_group} is for classes, and --target is a number: leave it out")
+    for flag, given in (
+        ("--by-group", data.by_group),
+        ("--metric", data.metric if data.metric != "accuracy" else None),
+    ):
+        if number and given is not None:
+            raise PateError(f"{flag} {given} is for classes, and --target is a number: leave it out")
     chosen = contenders.of_numbers(methods) if number else contenders.named(methods)
     relation.check_users_count(dataset, "record")
     metric = measured.metric(data, dataset)

@@ -109,7 +109,7 @@ def expected_part(
     left, most = LINEAR * label_variance(classes), classes**-2
     told = left * falling / falling.sum()
     full = told > most
-    while full.any() and not full.all() and (told > most).any():
+    while (told > most).any() and falling[~full].any():
         told[full] = most
         rest = max(left - most * full.sum(), 0.0)
         told[~full] = rest * falling[~full] / falling[~full].sum()

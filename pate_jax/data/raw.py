@@ -194,6 +194,7 @@ def _numbered(file: Raw, name: str, part: str) -> Raw:
     say(f"{len(there) - there.sum():,} of {len(there):,} rows of the {part} part have no {name!r}: left out")
     columns = {one: values for one, values in file._asdict().items() if isinstance(values, np.ndarray)}
     kept = file._replace(**{one: values[there] for one, values in columns.items()})
+    kept = kept._replace(unread=tuple(hashes[there] for hashes in file.unread))
     if isinstance(file.inputs, Table):
         rows = np.flatnonzero(there).tolist()
         chosen = {one: [values[row] for row in rows] for one, values in file.inputs.items()}

@@ -39,7 +39,7 @@ from pate_jax.runs.plans import Plan
 from pate_jax.runs.record import METHOD, RECORDS
 from pate_jax.runs.settings import CUSTOMARY_EPSILON, STROKES, DataChoice, PartitionChoice
 from pate_jax.student import PublicInputs, Student, Students
-from pate_jax.system import headcount, storage
+from pate_jax.system import devices, headcount, storage
 
 _KNOWN: dict[str, str] = {}  # by name: module:Class
 _BUILT = {  # that commands have flags of their own for
@@ -228,6 +228,10 @@ def _begin(
     before = run.record.read()
     if METHOD not in before and before.stages:
         raise PateError(f"{run.root} is a run of another kind: choose another --out")
+    if devices.processes() > 1:
+        raise PateError(
+            f"method {name} counts in one process, and this is one of {devices.processes()}: run it in one"
+        )
     check_delta(promise.delta)
     allowed = [one for one in COVERED if one in _class(name).covers]
     if promise.by not in allowed:

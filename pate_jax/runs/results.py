@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -80,19 +81,31 @@ def finish_labels(
     own: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The same of the students of several labels, which one release holds."""
-    choice, names = run.record.read().data, [*learned.by_label]
-    data = {
-        label: (choice, labels.of_one(dataset, place), str(own["voters"]))
-        for place, label in enumerate(names)
-    }
-    made = {**own, **measured.of_labels(learned.by_label, data)}
-    called = {label: several.folder_of(names, label) for label in names}
-    homes = {place: run.private / "students" / place for place in called.values()}
+    names = [*learned.by_label]
+    made = {**own, **measured_labels(run, learned, dataset, own["voters"])}
     for label, student in learned.by_label.items():
-        student.save(homes[called[label]])
-    of_labels.write(run.release, called, homes, statement, made)
+        student.save(run.private / "students" / several.folder_of(names, label))
+    release_labels(run, statement, made, run.release)
     storage.write_json(run.results, "results", made)
     return made
+
+
+def release_labels(
+    run: RunDirectory, statement: Mapping[str, Any], made: Mapping[str, Any], folder: Path
+) -> None:
+    """Write the release of the students of several labels that one run has made into a folder."""
+    called = {label: several.folder_of([*made["labels"]], label) for label in made["labels"]}
+    homes = {place: run.private / "students" / place for place in called.values()}
+    of_labels.write(folder, called, homes, statement, made)
+
+
+def measured_labels(run: RunDirectory, learned: Students, dataset: Dataset, voters: str) -> dict[str, Any]:
+    """What is measured of the students of several labels that one run has made."""
+    choice = run.record.read().data
+    data = {
+        label: (choice, labels.of_one(dataset, place), voters) for place, label in enumerate(learned.by_label)
+    }
+    return measured.of_labels(learned.by_label, data)
 
 
 def _right(asked: Part, given: Answers) -> float | None:

@@ -104,7 +104,7 @@ def one_run(config: RunConfig) -> dict[str, Any]:
     except PateError as error:  # the others of a grid go on, and the user reads why this one did not
         return {"refused": str(error), "host": platform.node()}
     statement = Statement.from_dict(found["statement"])
-    teachers, measures = config.partition.teachers, found.get("measures") or {}
+    teachers, measures = config.partition.teachers, found.get("measures") or found.get("macro") or {}
     one = dataclasses.replace(config, out=None, partition=dataclasses.replace(config.partition, seed=None))
     return {
         "name": found["dataset"] if teachers else f"{found['dataset']}, {config.voters}",

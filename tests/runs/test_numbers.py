@@ -39,7 +39,7 @@ from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, TeacherSums
 from pate_jax.models import spaces
-from pate_jax.runs import ledger, methods, own_data, pipeline
+from pate_jax.runs import ledger, methods, own_data, people, pipeline
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.inputs import Inputs
 from pate_jax.runs.numbers import Numbers, Taught
@@ -183,7 +183,9 @@ def test_a_run_by_user_counts_users_and_is_checked(folder, tmp_path):
     assert found["statement"]["relation"] == "user" and found["numbers"]["figures"][0]["r2"][0] > 0.3
     checked = verify.of_run(run, deep=True)
     assert checked.of("failed") == []
-    assert any("20 voters, each changed" in one for one in checked.of("passed"))
+    assert any(
+        "20 voters among 200, and 4 of them among all, each changed" in one for one in checked.of("passed")
+    )
 
 
 def asked_of(length=100, queries=40):
@@ -223,10 +225,10 @@ def test_one_record_or_user_moves_the_sum_of_teachers_by_no_more_than_is_charged
 
     def table(part, by):
         shards = partition.divide(part, 20, key=partition.seeded_key(1), by=by)
-        people = voters(part, GRID + 1, by=by)
-        each = [taught(space, made, line, people, [shards.of(one)], asked) for one in range(20)]
+        crowd = voters(part, GRID + 1, by=by)
+        each = [taught(space, made, line, crowd, [shards.of(one)], asked) for one in range(20)]
         turned = (random.permutation(shards.of(one)) for one in range(20))  # whatever records are called
-        whole = taught(space, made, line, people, turned, asked)
+        whole = taught(space, made, line, crowd, turned, asked)
         assert sum(each).tolist() == whole.tolist()
         return np.concatenate(each), whole
 
@@ -240,9 +242,9 @@ def test_one_record_or_user_moves_the_sum_of_teachers_by_no_more_than_is_charged
             release = TeacherSums(20, 5, 100, 10.0)
             for change in ("changed", "joined"):
                 assert 0 < ((after - whole) ** 2).sum() <= release.squared_shift(change)
-    people = voters(part, GRID + 1)
-    nobody = taught(space, made, line, people, [np.arange(0), np.array([3])], asked)
-    assert nobody.tolist() == taught(space, made, line, people, [np.array([3])], asked).tolist()
+    crowd = voters(part, GRID + 1)
+    nobody = taught(space, made, line, crowd, [np.arange(0), np.array([3])], asked)
+    assert nobody.tolist() == taught(space, made, line, crowd, [np.array([3])], asked).tolist()
 
 
 def test_one_teacher_has_all_records_of_a_user(tmp_path):
@@ -469,6 +471,12 @@ def test_bad_numbers_and_settings_are_refused(folder, tmp_path):
         left.ids.tolist() == [line.split(",")[0] for line in text[2:5]]
         and len(left.inputs) == len(left.labels) == 3
     )
+    named = text[0].split(",")[1]  # what a register knows records by goes with the records that are left out
+    both = from_files(
+        tmp_path / "a.csv", folder / "public.csv", target="days", id_column="id", leave_out=named
+    )
+    assert [len(hashes) for hashes in both.unread] == [3] * len(both.unread) != []
+    assert people.of(both, key=bytes(32)).keys() >= {"ids", "contents"}
     with pytest.raises(PateError, match="1 private records have no 'days', and none has an id"):
         from_files(tmp_path / "a.csv", folder / "public.csv", target="days", leave_out="id")
     for changes, told in (

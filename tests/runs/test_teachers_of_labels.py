@@ -193,6 +193,8 @@ def test_it_is_verified_told_and_served(made, folder, tmp_path):
     assert found["labels"]["rash/itch"]["figures"]["accuracy"][0] == pytest.approx(right.mean())
     for page in (run.report, run.public_report):
         assert "5 labels: pain, rash/itch, fever, cough ..." in page.read_text()
+    assert any("files are what the students of the labels give" in one for one in checked.of("passed"))
+    assert any("figures of every label follow" in one for one in checked.of("passed"))
     kept = {path: path.read_bytes() for path in storage.files(run.release)}
     for command in ("verify", "report", "budget", "account"):
         assert commands.call(command, run.root) == 0
@@ -204,6 +206,20 @@ def test_it_is_verified_told_and_served(made, folder, tmp_path):
     assert list(ours[0]) == list(theirs[0]) and len(ours) == 300
     for one, other in zip(ours, theirs, strict=True):
         assert float(one["p_fever_yes"]) == pytest.approx(float(other["p_fever_yes"]), abs=2e-6)
+
+
+def test_an_edited_figure_is_seen(made, tmp_path):
+    run, found = made
+    other = RunDirectory(shutil.copytree(run.root, tmp_path / "run"))
+    card = other.student / "MODEL_CARD.md"
+    figure = f"{100 * found['labels']['fever']['figures']['accuracy'][0]:.1f}"
+    assert figure in card.read_text()
+    card.write_text(card.read_text().replace(figure, "99.9"))
+    assert any("MODEL_CARD.md is not what the students" in one for one in verify.of_run(other).of("failed"))
+    results = json.loads(other.results.read_text())
+    results["labels"]["fever"]["figures"]["accuracy"][0] = 0.999
+    other.results.write_text(json.dumps(results))
+    assert any("fever.figures.accuracy" in one for one in verify.of_run(other, deep=True).of("failed"))
 
 
 def test_a_finished_run_is_not_made_again_and_others_are_refused(made, folder):
