@@ -8,7 +8,7 @@ import functools
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "pate_jax"
-MOST_MODULES = 390
+MOST_MODULES = 388
 LINES_OF_A_FILE, LINES_OF_A_FUNCTION, MEMBERS_OF_A_CLASS = 400, 60, 10
 
 FILES = {"student.released.predict": 634}

@@ -31,7 +31,7 @@ import numpy as np  # noqa: E402
 from experiments.studies.crowd_families import Family, families, kept  # noqa: E402
 from pate_jax import crowd  # noqa: E402
 from pate_jax.accounting.exact import counts as cost  # noqa: E402
-from pate_jax.crowd import classifier, directions, neighbours, shares  # noqa: E402
+from pate_jax.crowd import classifier, evidence, neighbours, shares  # noqa: E402
 
 # The package has functions of the same names.
 plan, vectors = (import_module(f"pate_jax.crowd.{name}") for name in ("plan", "vectors"))
@@ -58,9 +58,9 @@ class Rule(NamedTuple):
 RULES = [
     Rule("sums", "power of whitening", (plan,), "_POWER", [0.0, 0.25, 0.5, 0.75, 1.0]),
     Rule("sums", "share of the pool with full length", (plan,), "_FULL", [0.5, 0.75, 0.95, 1.0]),
-    Rule("sums", "slope of the prior", (directions,), "SLOPE", [0.5, 0.75, 1.0, 1.25]),
-    Rule("sums", "part of the label that is linear", (directions,), "LINEAR", [0.25, 0.5, 0.75, 0.9]),
-    Rule("sums", "share of the constant", (directions, plan), "CONSTANT", [0.1, 0.15, 0.2, 0.3, 0.5]),
+    Rule("sums", "slope of the prior", (evidence,), "SLOPE", [0.5, 0.75, 1.0, 1.25]),
+    Rule("sums", "part of the label that is linear", (evidence,), "LINEAR", [0.25, 0.5, 0.75, 0.9]),
+    Rule("sums", "share of the constant", (evidence, plan), "CONSTANT", [0.1, 0.15, 0.2, 0.3, 0.5]),
     Rule(
         "sums",
         "powers of the classifier's prior",
@@ -173,7 +173,7 @@ def quick() -> ExitStack:
         return work
 
     for module in (plan, classifier):
-        stack.enter_context(patch.object(module, "held_out", remembered(directions.held_out)))
+        stack.enter_context(patch.object(module, "held_out", remembered(evidence.held_out)))
     stack.enter_context(patch.object(neighbours, "cover", remembered(neighbours.cover)))
     stack.enter_context(patch.object(vectors, "bounded", _bounded))
     return stack

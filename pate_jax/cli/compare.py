@@ -108,7 +108,7 @@ def sweep(config: Annotated[SweepConfig, arg(name="")], json: bool = False) -> N
 
 def _of_runs(config: SweepConfig, file: Path) -> dict[str, Any]:
     """Do the runs of a grid."""
-    from pate_jax.cli.student_flags import run_of
+    from pate_jax.cli.student import run_of
     from pate_jax.runs import config_file
     from pate_jax.sweep import whole_runs
 

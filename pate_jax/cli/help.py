@@ -81,7 +81,7 @@ def _parse(name: str, command: Callable[..., Any], flags: Sequence[str]) -> None
     import tyro
     from tyro.conf import CascadeSubcommandArgs, FlagCreatePairsOff, OmitSubcommandPrefixes
 
-    from pate_jax.cli.student_flags import REGISTRY
+    from pate_jax.cli.student import REGISTRY
 
     config = (CascadeSubcommandArgs, OmitSubcommandPrefixes, FlagCreatePairsOff)
     tyro.cli(command, prog=f"pate {name}", args=flags, config=config, registry=REGISTRY)

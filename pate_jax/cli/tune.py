@@ -82,7 +82,7 @@ def read(path: Path) -> list[Setting]:
 
 def _setting(table: Mapping[str, Any], path: Path) -> Setting:
     """The setting of a table, by the flags of `pate run`."""
-    from pate_jax.cli.student_flags import run_of
+    from pate_jax.cli.student import run_of
     from pate_jax.runs.config_file import words_of
 
     strange = [name for name in table if name not in _OWN and not name.startswith("student.")]

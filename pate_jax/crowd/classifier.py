@@ -32,8 +32,8 @@ from jaxtyping import Float, Int
 from scipy.special import softmax
 
 from pate_jax.crowd import evidence
-from pate_jax.crowd.directions import LINEAR, held_out, label_noise, label_variance
 from pate_jax.crowd.discriminant import Discriminant, Spread, discriminant
+from pate_jax.crowd.evidence import LINEAR, held_out, label_noise, label_variance
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums
 from pate_jax.system.eigen import eigensystem

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Int
 
 from pate_jax.crowd import evidence, neighbours, vectors
-from pate_jax.crowd.directions import CONSTANT, LINEAR, best, expected_part, held_out, split
+from pate_jax.crowd.evidence import CONSTANT, LINEAR, best, expected_part, held_out, split
 from pate_jax.crowd.neighbours import Queries
 from pate_jax.crowd.steps import Steps, Weights
 from pate_jax.crowd.vectors import Scaling
@@ -209,7 +209,7 @@ def _outside(public: np.ndarray) -> np.ndarray:
 
 
 def _expected_of_sums(release: ClassSums, space: Space, public: np.ndarray, voters: int) -> float:
-    """The evidence that noisy sums are expected to hold, by the prior of `crowd.directions`."""
+    """The evidence that noisy sums are expected to hold, by the prior of `crowd.evidence`."""
     kept, classes = release.directions - 1, release.classes
     variances, energies = _seen(space, public)
     energy, around = split(energies[:kept], voters, classes, release.sigma / release.length)

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Int
 
 from pate_jax.crowd import steps
-from pate_jax.crowd.directions import label_variance
+from pate_jax.crowd.evidence import label_variance
 from pate_jax.crowd.plan import Plan, plan
 from pate_jax.crowd.roles import Labels
 from pate_jax.mechanisms.crowds import MOST_STEPS

@@ -5,6 +5,8 @@ may cost `mu / sqrt(labels)` in Gaussian differential privacy, where `mu` is wha
 together: squares of mu add up, whatever one record says in each of them. One table of all labels would have
 the same noise at the same cost (docs/proofs/labels.md), so nothing is lost by this. The share of each is
 recorded, and all runs are entered in the register, before the first release.
+
+Teachers of several labels (`Taught`) have one run and one table, in which the votes on all labels stand.
 """
 
 from __future__ import annotations

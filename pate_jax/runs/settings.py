@@ -22,7 +22,7 @@ Choice = TypeVar("Choice")
 TEACHERS, QUERIES, CUSTOMARY_EPSILON = 125, 500, 1.0  # where nobody says, and nothing is planned
 STROKES = 30_000  # drawn where the number of teachers does not say how many
 
-StudentFlags = Annotated[StudentConfig, arg(constructor=Settings)]  # by `pate_jax.cli.student_flags`
+StudentFlags = Annotated[StudentConfig, arg(constructor=Settings)]  # by `pate_jax.cli.student`
 
 
 @dataclass(frozen=True)

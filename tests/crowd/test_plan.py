@@ -6,7 +6,7 @@ import pytest
 from pate_jax import crowd, data
 from pate_jax.accounting.exact import counts as cost
 from pate_jax.aggregate import noise
-from pate_jax.crowd import directions, evidence, shares
+from pate_jax.crowd import evidence, shares
 from pate_jax.crowd.plan import doubts
 from pate_jax.data import Part
 from pate_jax.errors import PateError
@@ -101,7 +101,7 @@ def test_the_best_number_of_directions_misses_least_when_tried():
         trust = voters * np.sqrt(energy) * told[:wanted] / (voters**2 * energy * told[:wanted] + around)
         truth[:, :wanted] -= trust * seen
         missed[wanted] = (truth**2).sum(1).mean()
-    chosen = directions.best(variances, energies, voters=voters, classes=10, noise=noise)
+    chosen = evidence.best(variances, energies, voters=voters, classes=10, noise=noise)
     best = min(missed, key=missed.get)
     assert best / 2 <= chosen <= 2 * best and 1 < best < 40
 
@@ -118,7 +118,7 @@ def test_no_direction_is_expected_to_tell_more_than_one_direction_of_labels(clas
     assert np.allclose(told.mean(1), most)  # so what is within a class can only lower it
     for fall in (0.0, 0.7, 3.0):
         variances = np.arange(1, 81) ** -fall
-        found, half = directions.expected_part(variances, classes), directions.label_variance(classes) / 2
+        found, half = evidence.expected_part(variances, classes), evidence.label_variance(classes) / 2
         assert found.max() <= most * (1 + 1e-12)
         assert found.sum() == pytest.approx(min(half, 80 * most))
         below = found < most * (1 - 1e-9)
@@ -151,7 +151,7 @@ def test_held_out_variances_are_those_of_other_inputs():
     pool, others = RANDOM.normal(size=(90, 40)), RANDOM.normal(size=(3000, 40))
     inside, axes = np.linalg.eigh(pool.T @ pool / 90)
     outside = ((others @ axes) ** 2).mean(0)
-    found = directions.held_out(pool)
+    found = evidence.held_out(pool)
     assert np.abs(found - outside).mean() < np.abs(inside - outside).mean() / 2
 
 
@@ -208,7 +208,7 @@ def test_nearly_all_vectors_of_sums_have_the_full_length():
     lengths = np.linalg.norm(seen.astype(float), axis=1)
     assert lengths.max() <= plan.release.length
     assert (lengths > 0.98 * plan.release.length - 3).mean() > 0.94
-    assert plan.scaling.constant == int(directions.CONSTANT * plan.release.length)
+    assert plan.scaling.constant == int(evidence.CONSTANT * plan.release.length)
 
 
 def test_a_plan_is_doubted_by_what_its_table_is_expected_to_show():

@@ -7,7 +7,7 @@ import tyro
 from tyro.conf import FlagCreatePairsOff
 
 from pate_jax import models
-from pate_jax.cli.student_flags import REGISTRY
+from pate_jax.cli.student import REGISTRY
 from pate_jax.errors import PateError
 from pate_jax.runs.settings import StudentFlags, to_settings
 from pate_jax.student import Auto, FixMatch, Gan, Own, Ridge, Supervised, Tandem, Vat, from_dict, named

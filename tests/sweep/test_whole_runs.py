@@ -125,7 +125,7 @@ def test_runs_on_workers_are_those_of_one_process(place):
 
 
 def test_cells_are_told_apart_by_all_that_decides_them(place):
-    from pate_jax.cli.student_flags import run_of
+    from pate_jax.cli.student import run_of
 
     configs = [run_of(words, "grid.toml") for words in config_file.grid(Path("grid.toml"))]
     assert len({cell.digest for cell in whole_runs.cells_of(configs * 2, Path("a"))}) == 4

@@ -23,7 +23,7 @@ from experiments import (
 )
 from pate_jax import accounting
 from pate_jax.accounting import smooth
-from pate_jax.cli.student_flags import run_of
+from pate_jax.cli.student import run_of
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentGNMax, LNMax
 from pate_jax.runs import config_file, pipeline

@@ -40,7 +40,7 @@ from pate_jax.audit.attacks.poisoning import (
 )
 from pate_jax.crowd import Voters, classifier, shares, tables, vectors
 from pate_jax.crowd.classifier import Pool
-from pate_jax.crowd.directions import label_noise
+from pate_jax.crowd.evidence import label_noise
 from pate_jax.crowd.plan import Plan
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
