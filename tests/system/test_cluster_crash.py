@@ -18,7 +18,7 @@ from pate_jax.sweep import results
 
 pytestmark = pytest.mark.long
 pytest.importorskip("distributed")
-KILLS, LONGEST = 20, 4.0  # kills of the command, and seconds until one
+KILLS, LONGEST = 20, 3.0  # kills of the command, and seconds until one
 GRID = """
 private = "private.npz"
 public = "public.npz"
