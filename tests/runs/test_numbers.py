@@ -438,6 +438,7 @@ def edit(path, change):
             "another table",
         ),
         (lambda run: edit(run.settings, lambda all: all["method"]["promise"].update(epsilon=1.0)), "asks"),
+        (lambda run: edit(run.settings, lambda all: all["method"].pop("promise")), "not of the form"),
         (
             lambda run: edit(run.student / "student.json", lambda all: all["target"].update(extra=1)),
             "student.json",
