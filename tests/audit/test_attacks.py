@@ -21,13 +21,18 @@ from pate_jax.audit.attacks.poisoned_teachers import PoisonedTeachers
 from pate_jax.cli.risk import attack
 from pate_jax.errors import PateError
 from pate_jax.mechanisms import ConfidentDiscreteGaussian, DiscreteGaussianMax, LNMax
-from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts
+from pate_jax.mechanisms.crowds import ClassSums, NeighbourCounts, TeacherSums, TeacherVotes
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.system import storage
 
 DRAWS = 40_000
 ANSWERING = DiscreteGaussianMax(1.0), ConfidentDiscreteGaussian(8.0, 1.0, 1.0), LNMax(1.0)
-TABLES = NeighbourCounts(80, 10, 1, 2.5), ClassSums(3, 9, 100, 200.0)
+TABLES = (
+    NeighbourCounts(80, 10, 1, 2.5),
+    ClassSums(3, 9, 100, 200.0),
+    TeacherSums(50, 9, 100, 150.0),
+    TeacherVotes(50, 10, 8, 2, 6.0),
+)
 
 
 def seeded(first=0):
@@ -37,7 +42,7 @@ def seeded(first=0):
 
 
 def audited(one):
-    if isinstance(one, NeighbourCounts | ClassSums):
+    if one in TABLES:
         return mechanism.of_table(one, key=seeded(), draws=4 * DRAWS)
     return mechanism.of_answers(one, 12, 3, key=seeded(), draws=DRAWS)
 

@@ -27,7 +27,7 @@ from pate_jax.aggregate import noise
 from pate_jax.aggregate.noise import noisy_table
 from pate_jax.audit.attacks.attack import Attack, Flags, Way, answering, of_list
 from pate_jax.mechanisms import Mechanism
-from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, NeighbourCounts
+from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, NeighbourCounts, TeacherSums, TeacherVotes
 from pate_jax.runs import ledger
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.system import progress
@@ -37,6 +37,7 @@ LEAST, MOST = 1_000_000, 40_000_000  # draws of each side
 CLOSE = 0.93  # of the exact epsilon: what the bound of an honest sampler is expected to be, if draws suffice
 _CHUNK = 200_000  # draws at a time
 _THRESHOLDS = 64  # of a table's reading
+_CELLS = 64  # that teachers' votes on several labels move, of all that they might
 _SHARES = (0.05, 0.1, 0.2, 0.4)  # of the total variation: deltas that the comparison may be made at
 Key = Callable[[], jax.Array]
 
@@ -249,7 +250,9 @@ def _steps(release: CrowdRelease) -> tuple[int, int]:
     """By how much each of how many cells moves for the voter whose change tells most."""
     if isinstance(release, NeighbourCounts):
         return 1, 2 * release.votes
-    return (2 * release.length if isinstance(release, ClassSums) else 1), 1
+    if isinstance(release, TeacherVotes):
+        return 1, min(int(release.squared_shift("changed")), _CELLS)
+    return (2 * release.length if isinstance(release, ClassSums | TeacherSums) else 1), 1
 
 
 def _readings(
