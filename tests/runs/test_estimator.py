@@ -72,7 +72,7 @@ def asked(monkeypatch, tmp_path):
             spends = Plan(
                 (Tables(counts.mu_for(settings["epsilon"], settings["delta"]), "neighbours"),), "record"
             )
-            dataset = SimpleNamespace(private=part, columns=(), ids_are="rows", scan=None)
+            dataset = SimpleNamespace(private=part, columns=(), ids_are="rows", scan=None, unread=())
             registration.enter(root, spends, lambda: dataset)
         count = settings["classes"] if isinstance(settings["classes"], int) else len(settings["classes"])
         net = models.build("table", input_shape=(3,), classes=count)

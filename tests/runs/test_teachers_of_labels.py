@@ -14,6 +14,7 @@ import pytest
 
 from pate_jax.accounting import composition
 from pate_jax.accounting.exact import counts
+from pate_jax.audit import methods as audit_methods
 from pate_jax.audit import verify
 from pate_jax.crowd import numbers, scaling, vectors
 from pate_jax.data import Dataset, Part, labels, partition
@@ -208,18 +209,20 @@ def test_it_is_verified_told_and_served(made, folder, tmp_path):
         assert float(one["p_fever_yes"]) == pytest.approx(float(other["p_fever_yes"]), abs=2e-6)
 
 
-def test_an_edited_figure_is_seen(made, tmp_path):
+def test_an_edited_figure_is_seen(made, tmp_path, monkeypatch):
+    monkeypatch.setattr(audit_methods, "_SAMPLED", 2)
     run, found = made
     other = RunDirectory(shutil.copytree(run.root, tmp_path / "run"))
     card = other.student / "MODEL_CARD.md"
     figure = f"{100 * found['labels']['fever']['figures']['accuracy'][0]:.1f}"
     assert figure in card.read_text()
     card.write_text(card.read_text().replace(figure, "99.9"))
-    assert any("MODEL_CARD.md is not what the students" in one for one in verify.of_run(other).of("failed"))
     results = json.loads(other.results.read_text())
-    results["labels"]["fever"]["figures"]["accuracy"][0] = 0.999
+    results["labels"]["fever"]["figures"]["accuracy"][0] = 0.123
     other.results.write_text(json.dumps(results))
-    assert any("fever.figures.accuracy" in one for one in verify.of_run(other, deep=True).of("failed"))
+    failed = verify.of_run(other, deep=True).of("failed")
+    assert any("MODEL_CARD.md is not what the students" in one for one in failed)
+    assert any("fever.figures.accuracy" in one for one in failed)
 
 
 def test_a_finished_run_is_not_made_again_and_others_are_refused(made, folder):
@@ -292,7 +295,8 @@ MUTATIONS = {
 
 
 @pytest.mark.parametrize("what", MUTATIONS)
-def test_what_does_not_fit_is_found(copy, what):
+def test_what_does_not_fit_is_found(copy, what, monkeypatch):
+    monkeypatch.setattr(audit_methods, "_SAMPLED", 2)  # all voters are moved in the run as it was made
     mutate, told = MUTATIONS[what]
     mutate(copy)
     assert told in " | ".join(verify.of_run(copy, deep=True).of("failed"))
