@@ -31,7 +31,7 @@ TABLES = (
     NeighbourCounts(80, 10, 1, 2.5),
     ClassSums(3, 9, 100, 200.0),
     TeacherSums(50, 9, 100, 150.0),
-    TeacherVotes(50, 10, 8, 2, 6.0),
+    TeacherVotes(50, 2, 8, 2, 3.0),
 )
 
 
