@@ -233,8 +233,7 @@ def test_linear_teachers_are_ahead_where_their_space_bends_what_no_line_of_sums_
     found = teacher_rehearsal.rehearse(dataset, [labels], **settings)
     space = spaces.learn("identity", places)
     wide, mu = Learned(space, space.coordinates(places)), counts.mu_for(2.0, 1e-5)
-    once = forecast.candidates()
-    crowds = forecast.of_crowds(once, wide, [labels], voters=50_000, classes=2, mu=mu)
+    crowds = forecast.of_crowds(forecast.CROWDS, wide, [labels], voters=50_000, classes=2, mu=mu)
     both = voters_comparison.Rehearsed(crowds, found, None)
     assert both.best == voters_comparison.TEACHERS
     assert both.flags(2.0) == "--voters teachers --epsilon 2"
