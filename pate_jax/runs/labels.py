@@ -389,9 +389,4 @@ def by_teachers(config: RunConfig, labels: Sequence[str]) -> dict[str, Any]:
         )
     if data.most_labels is not None and data.most_labels < 1:
         raise PateError(f"--most-labels {data.most_labels} must be at least 1")
-    epsilon = CUSTOMARY_EPSILON if config.epsilon is None else config.epsilon
-    promise = methods.Promise(epsilon, config.delta, config.partition.by)
-    out, seed, register = config.directory, config.partition.seed, config.register
-    found = methods.run(TEACHERS, data, promise, out, seed=seed, register=register, teachers=teachers)
-    config_file.write(RunDirectory(config.directory).config, config)
-    return found
+    return methods.by_command(TEACHERS, config)

@@ -30,14 +30,14 @@ from pate_jax.ensemble import TeacherConfig
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.codec import from_dict, to_dict
 from pate_jax.mechanisms.crowds import ClassSums, CrowdRelease, HeadCount, NeighbourCounts, OfTeachers
-from pate_jax.runs import budget, driver, ledger, registration, results
+from pate_jax.runs import budget, config_file, driver, ledger, registration, results
 from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.driver import Method, Question
 from pate_jax.runs.inputs import Inputs, record, same_records
 from pate_jax.runs.ledger import CrowdLine
 from pate_jax.runs.plans import Plan
 from pate_jax.runs.record import METHOD, RECORDS
-from pate_jax.runs.settings import CUSTOMARY_EPSILON, STROKES, DataChoice, PartitionChoice
+from pate_jax.runs.settings import CUSTOMARY_EPSILON, STROKES, DataChoice, PartitionChoice, RunConfig
 from pate_jax.student import PublicInputs, Student, Students
 from pate_jax.system import devices, headcount, storage
 
@@ -214,6 +214,16 @@ def run(
         if not directory.results.exists():
             teach(directory, method)
         return results.tell_plain(directory) | registration.shown(directory)
+
+
+def by_command(name: str, config: RunConfig) -> dict[str, Any]:
+    """Make the run that `pate run` wishes of a method, and keep its settings to be repeated."""
+    cut, register = config.partition, config.register
+    epsilon = CUSTOMARY_EPSILON if config.epsilon is None else config.epsilon
+    promise, out = Promise(epsilon, config.delta, cut.by), config.directory
+    found = run(name, config.data, promise, out, seed=cut.seed, register=register, teachers=cut.teachers)
+    config_file.write(RunDirectory(config.directory).config, config)
+    return found
 
 
 def _begin(

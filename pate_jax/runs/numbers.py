@@ -22,12 +22,11 @@ from pate_jax.data.targets import GRID
 from pate_jax.errors import PateError
 from pate_jax.mechanisms.crowds import CrowdRelease, HeadCount, TeacherSums
 from pate_jax.models.spaces import Learned
-from pate_jax.runs import config_file, methods
+from pate_jax.runs import methods
 from pate_jax.runs.crowds import forecast
-from pate_jax.runs.directory import RunDirectory
 from pate_jax.runs.ledger import CrowdLine
-from pate_jax.runs.methods import OwnMethod, Promise
-from pate_jax.runs.settings import CUSTOMARY_EPSILON, RunConfig
+from pate_jax.runs.methods import OwnMethod
+from pate_jax.runs.settings import RunConfig
 from pate_jax.student import Linear, PublicInputs, Student, sums
 from pate_jax.student.settings import Auto
 from pate_jax.system import headcount
@@ -162,20 +161,7 @@ def _told(released: Sequence[CrowdLine]) -> int:
 def run(config: RunConfig) -> dict[str, Any]:
     """Make the run of a number; what is finished is not repeated."""
     _check(config)
-    epsilon = CUSTOMARY_EPSILON if config.epsilon is None else config.epsilon
-    promise = Promise(epsilon, config.delta, config.partition.by)
-    teachers = config.partition.teachers
-    found = methods.run(
-        NAME if teachers is None else TEACHERS,
-        config.data,
-        promise,
-        config.directory,
-        seed=config.partition.seed,
-        register=config.register,
-        teachers=teachers,
-    )
-    config_file.write(RunDirectory(config.directory).config, config)
-    return found
+    return methods.by_command(NAME if config.partition.teachers is None else TEACHERS, config)
 
 
 def _check(config: RunConfig) -> None:

@@ -11,6 +11,7 @@ import sys
 import commands
 import numpy as np
 import pytest
+import test_labels
 
 from pate_jax.accounting import composition
 from pate_jax.accounting.exact import counts
@@ -253,31 +254,20 @@ def test_all_records_of_a_user_are_with_one_teacher(tmp_path):
     assert moved == event.squared_shift("changed") == event.squared_shift("joined") == 60 * 3
 
 
-def change(path, **values):
-    body = json.loads(path.read_text())
-    for place, value in values.items():
-        *way, last = place.split("__")
-        inner = body
-        for one in way:
-            inner = inner[one]
-        inner[last] = value
-    path.write_text(json.dumps(body))
-
-
 MUTATIONS = {
-    "a smaller limit": (lambda run: change(run.settings, data__most_labels=1), "the method asks"),
-    "no limit": (lambda run: change(run.settings, data__most_labels=None), "the method asks"),
-    "fewer teachers": (lambda run: change(run.settings, method__teachers=50), "the method asks"),
+    "a smaller limit": (lambda run: test_labels.change(run.settings, data__most_labels=1), "the method asks"),
+    "no limit": (lambda run: test_labels.change(run.settings, data__most_labels=None), "the method asks"),
+    "fewer teachers": (lambda run: test_labels.change(run.settings, method__teachers=50), "the method asks"),
     "another order of labels": (
-        lambda run: change(run.settings, data__label_column="fever,rash/itch,pain,cough,sleep"),
+        lambda run: test_labels.change(run.settings, data__label_column="fever,rash/itch,pain,cough,sleep"),
         "another table",
     ),
     "a cheaper statement": (
-        lambda run: change(run.statement, figures__data_independent__epsilon=1.0),
+        lambda run: test_labels.change(run.statement, figures__data_independent__epsilon=1.0),
         "statement differs",
     ),
     "students under wrong names": (
-        lambda run: change(
+        lambda run: test_labels.change(
             run.student / "labels.json",
             folders={
                 **{one: f"{place}-{one}" for place, one in enumerate(LABELS, 1) if one not in LABELS[:2]},
